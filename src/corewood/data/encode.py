@@ -1,0 +1,120 @@
+"""Text into token ids, and ids into batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corewood.data.task import Split
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids of many examples, end to end, without padding."""
+
+    ids: np.ndarray  # (token,) int32
+    types: np.ndarray | None  # (token,) int8, which sentence; None for models without token types
+    offsets: np.ndarray  # (example + 1,) int64
+    pad_id: int
+    pad_left: bool
+    truncated: int = 0  # examples that were longer than the model's positions
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def take(self, indices: np.ndarray) -> Encoded:
+        """These examples alone, in this order."""
+        parts = [np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices]
+        where = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[indices])])
+        types = None if self.types is None else self.types[where]
+        return Encoded(self.ids[where], types, offsets, self.pad_id, self.pad_left, self.truncated)
+
+    def batch(self, indices: np.ndarray, device: Any = "cpu", length: int | None = None) -> dict[str, Tensor]:
+        """Model inputs of these examples, padded to the longest of them, or to `length`."""
+        import torch
+
+        lengths = self.lengths[indices]
+        width = int(lengths.max()) if length is None else length
+        column = np.arange(width)
+        start = width - lengths if self.pad_left else np.zeros(len(indices), np.int64)
+        inside = (column >= start[:, None]) & (column < (start + lengths)[:, None])  # (example, column)
+        source = (self.offsets[indices] - start)[:, None] + column  # index into the flat ids where inside
+        source = np.where(inside, source, 0)
+        batch = {
+            "input_ids": np.where(inside, self.ids[source], self.pad_id).astype(np.int64),
+            "attention_mask": inside.astype(np.int64),
+        }
+        if self.types is not None:
+            batch["token_type_ids"] = np.where(inside, self.types[source], 0).astype(np.int64)
+        return {name: torch.from_numpy(values).to(device) for name, values in batch.items()}
+
+
+def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Encoded:
+    """Tokenise a split; texts longer than `max_length` tokens are cut and counted."""
+    columns = [split.frame[c].tolist() for c in ("first", "second") if c in split.frame]
+    keys = ["input_ids"] + (["token_type_ids"] if "token_type_ids" in tokenizer.model_input_names else [])
+    verbose = {"verbose": False}  # the tokenizer's own warning about long texts; ours counts them
+    rows = tokenizer(*columns, add_special_tokens=True, truncation=False, return_attention_mask=False, **verbose)
+    long = [i for i, ids in enumerate(rows["input_ids"]) if len(ids) > max_length]
+    if long:
+        cut = tokenizer(*[[c[i] for i in long] for c in columns], truncation=True, max_length=max_length, **verbose)
+        for key in keys:
+            for place, i in enumerate(long):
+                rows[key][i] = cut[key][place]
+    flat = {key: np.fromiter((t for row in rows[key] for t in row), np.int32) for key in keys}
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows["input_ids"]])])
+    types = flat["token_type_ids"].astype(np.int8) if "token_type_ids" in flat else None
+    pad_id = tokenizer.pad_token_id
+    return Encoded(
+        flat["input_ids"], types, offsets, 0 if pad_id is None else int(pad_id), tokenizer.padding_side == "left", len(long)
+    )
+
+
+def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:
+    """Batches for evaluation: examples of similar length together, at most `size` of them and `tokens` tokens.
+
+    No batch has one example alone unless the set has: resample ablation needs a second.
+    """
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and end - start < size and (end + 1 - start) * lengths[order[end]] <= tokens:
+            end += 1
+        end = max(end, start + 1)
+        if len(order) - end == 1:
+            end = len(order)
+        yield order[start:end]
+        start = end
+
+
+def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Iterator[np.ndarray]:
+    """Endless training batches: each epoch a new shuffle, sorted by length within pools of `pool` batches.
+
+    The k-th batch depends on the lengths, the size and the seed alone. Every batch is full; a set smaller than one
+    batch is repeated.
+    """
+    epoch, carry = 0, np.zeros(0, np.int64)
+    while True:
+        rng = np.random.default_rng([seed, epoch])
+        order = np.concatenate([carry, rng.permutation(len(lengths))])
+        full = len(order) // size * size
+        order, carry = order[:full], order[full:]
+        for first in range(0, full, pool * size):
+            part = order[first : first + pool * size]
+            part = part[np.argsort(lengths[part], kind="stable")]
+            batches = part.reshape(-1, size)
+            yield from batches[rng.permutation(len(batches))]
+        epoch += 1

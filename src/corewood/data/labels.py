@@ -1,0 +1,62 @@
+"""Labels are matched by name, never by position."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from corewood.data.task import Split
+from corewood.errors import InputError
+
+GENERIC = re.compile(r"LABEL_\d+")
+
+
+def normal(label: str) -> str:
+    """Names that differ only in case, spaces, hyphens and underscores are the same label."""
+    return re.sub(r"[\s_-]+", " ", label.strip()).casefold()
+
+
+def named(labels: Sequence[str]) -> bool:
+    """Whether a model's config names its classes, rather than LABEL_0, LABEL_1, ..."""
+    return not any(GENERIC.fullmatch(label) for label in labels)
+
+
+def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
+    """(class,) which label of the split each class of the model counts as."""
+    if not named(classes):
+        raise InputError(
+            f"the checkpoint calls its classes {', '.join(classes)}, so their order is unknown; set model.labels to the "
+            f"names in the order of the logits, for instance model.labels: [{', '.join(split.labels)}]"
+        )
+    places = {normal(label): index for index, label in enumerate(split.labels)}
+    fold = {normal(one): normal(other) for one, other in split.fold.items()}
+    folded = [places.get(fold.get(normal(name), normal(name)), -1) for name in classes]
+    strangers = [name for name, place in zip(classes, folded, strict=True) if place < 0]
+    if strangers:
+        example = ", ".join(f"{name}: {split.labels[-1]}" for name in strangers)
+        raise InputError(
+            f"{split.name}: the model's {_list(strangers)} is no label here (labels: {', '.join(split.labels)}); say what "
+            f"it counts as, for instance fold: {{{example}}}, or rename labels with labels: {{...}}"
+        )
+    never = [label for index, label in enumerate(split.labels) if index not in folded]
+    if never:
+        raise InputError(
+            f"{split.name}: no class of the model ({', '.join(classes)}) counts as {_list(never)}; "
+            "rename labels of the file with labels: {...} or fold classes with fold: {...}"
+        )
+    return np.array(folded)
+
+
+def _list(names: Sequence[str]) -> str:
+    return " and ".join(repr(n) for n in names)
+
+
+def describe(classes: Sequence[str], split: Split) -> str:
+    """The mapping in words, for the terminal and the store."""
+    fold = fold_classes(classes, split)
+    return ", ".join(
+        f"{i} {name}" + ("" if normal(name) == normal(split.labels[k]) else f" -> {split.labels[k]}")
+        for i, (name, k) in enumerate(zip(classes, fold, strict=True))
+    )

@@ -1,0 +1,246 @@
+"""Files and hub sets into splits; every complaint names the file and what to change."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corewood.data.labels import normal
+from corewood.data.task import Split
+from corewood.errors import InputError, nearest
+from corewood.spec import SourceSpec
+
+FORMATS = {
+    ".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".parquet": "parquet", ".pq": "parquet",
+}  # fmt: skip
+
+
+def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: int = 0) -> tuple[Split, list[str]]:
+    """The examples, and notes on what the user should know about the file."""
+    where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
+    frame, names, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
+    need = {"text": list(source.text), "label": [source.label]}
+    need |= {key: [column] for key, column in (("case", source.case), ("group", source.group)) if column}
+    for key, columns in need.items():
+        for column in columns:
+            if column not in frame:
+                there = [str(c) for c in frame.columns]
+                raise InputError(
+                    f"{where}: no column {column!r} (task.{name}.{key}).{nearest(column, there)} "
+                    f"The columns are: {', '.join(there)}"
+                )
+    if frame.empty:
+        raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
+    made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
+    for part, column in zip(made, source.text, strict=False):
+        empty = np.flatnonzero(made[part].isna())
+        if len(empty):
+            raise InputError(f"{where}: row {empty[0] + 1} has no {column!r}; every example needs its text")
+    made["label"] = label_names(frame[source.label], source, names, where, name)
+    for part, wanted in (("case", source.case), ("group", source.group)):
+        if wanted:
+            made[part] = frame[wanted]
+    tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
+    tidy = draw(tidy, source.limit, seed)
+    if "case" in tidy:
+        counts = tidy["case"].value_counts()
+        if (counts < 2).any():
+            lone = str(counts.index[counts < 2][0])
+            raise InputError(
+                f"{where}: case {lone!r} (column {source.case!r}) has one example, which says nothing; "
+                "merge it with another case or remove it"
+            )
+    return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
+
+
+def locate(source: SourceSpec, base: Path | None) -> Path:
+    assert source.path is not None
+    path = (base or Path()) / Path(source.path).expanduser()
+    if not path.exists():
+        near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise InputError(f"{path}: there is no such file.{nearest(path.name, near)} Paths are relative to the study file.")
+    return path
+
+
+def label_names(column: Any, source: SourceSpec, names: list[str] | None, where: str, split: str) -> Any:
+    """Values of the file -> names: by the set's own class names, then by the study's `labels`."""
+    if column.isna().any():
+        raise InputError(f"{where}: row {np.flatnonzero(column.isna())[0] + 1} has no label in column {source.label!r}")
+    if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
+        column = column.astype(int)  # labels that were integers before a missing value made them floats
+    if names is not None:
+        bad = [v for v in column.unique() if not 0 <= int(v) < len(names)]
+        if bad:
+            raise InputError(f"{where}: label {bad[0]} has no name in the set (names: {', '.join(names)}); filter such rows")
+        column = column.map(lambda v: names[int(v)])
+    column = column.astype(str)
+    if source.labels:
+        known = {**source.labels}
+        strangers = [v for v in column.unique() if v not in known and v not in known.values()]
+        if strangers:
+            row = int(np.flatnonzero(column == strangers[0])[0]) + 1
+            raise InputError(
+                f"{where}: row {row} has the label {strangers[0]!r}, which task.{split}.labels does not name "
+                f"(it names {', '.join(map(repr, known))}); add it there or remove the row"
+            )
+        column = column.map(lambda v: known.get(v, v))
+    return column
+
+
+def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
+    """Refuse labels the task does not have; spell the others as the task does."""
+    spelling = {normal(label): label for label in labels}
+    strangers = [label for label in split.labels if normal(label) not in spelling]
+    if strangers:
+        row = int(np.flatnonzero(split.frame["label"] == strangers[0])[0]) + 1
+        raise InputError(
+            f"{key}: row {row} has the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
+            f"Rename it with {key}.labels: {{{strangers[0]}: {labels[0]}}} or add it to task.labels"
+        )
+    frame = split.frame.assign(label=split.frame["label"].map(lambda v: spelling[normal(v)]))
+    return Split(split.name, frame, labels, split.fold)
+
+
+def draw(frame: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
+    """So many rows by seed, in their own order; with cases, as evenly over them as they allow."""
+    if limit is None or limit >= len(frame):
+        return frame
+    rng = np.random.default_rng([seed, 0x11])
+    order = rng.permutation(len(frame))
+    if "case" in frame:
+        rank = frame.iloc[order].groupby("case").cumcount().to_numpy()  # 0 for the first row drawn of each case
+        order = order[np.argsort(rank, kind="stable")]
+    return frame.iloc[np.sort(order[:limit])].reset_index(drop=True)
+
+
+Rows = tuple[pd.DataFrame, list[str] | None, list[str]]  # rows, class names of the label column, notes
+
+
+def file_rows(path: Path, source: SourceSpec) -> Rows:
+    kind = source.format or ("arrow" if path.is_dir() else FORMATS.get(path.suffix.lower()))
+    if kind is None:
+        raise InputError(f"{path}: unknown kind of file; set format to csv, tsv, jsonl, parquet or arrow")
+    if kind == "arrow":
+        return arrow_rows(path, source)
+    if kind == "parquet":
+        try:
+            return pd.read_parquet(path), None, []
+        except (OSError, ValueError) as problem:
+            raise InputError(f"{path}: not a readable Parquet file ({problem})") from None
+    text = read_text(path)
+    if kind == "jsonl":
+        return json_rows(path, text), None, []
+    if kind == "csv":
+        return csv_rows(path, text), None, []
+    frame, notes = tsv_rows(path, text)
+    return frame, None, notes
+
+
+def read_text(path: Path) -> str:
+    """UTF-8, with or without a byte-order mark."""
+    raw = path.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = raw[: problem.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}: line {line} is not UTF-8 (byte 0x{raw[problem.start]:02x}); "
+            f"convert the file, for instance: iconv -f LATIN1 -t UTF-8 {path.name} > fixed{path.suffix}"
+        ) from None
+
+
+def json_rows(path: Path, text: str) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as problem:
+            raise InputError(f"{path}: line {number} is not JSON ({problem.msg}); JSONL has one object on each line") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}: line {number} is not an object; JSONL has one object on each line")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def csv_rows(path: Path, text: str) -> pd.DataFrame:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = next(reader, [])
+        rows = []
+        for row in reader:
+            if row and len(row) != len(header):
+                raise InputError(
+                    f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; quote fields that hold commas"
+                )
+            if row:
+                rows.append(row)
+    except csv.Error as problem:
+        raise InputError(
+            f"{path}: unbalanced quotes near line {reader.line_num} ({problem}); "
+            'double the quotes inside a field ("" for ") or save the file as JSONL'
+        ) from None
+    return pd.DataFrame(rows, columns=header)
+
+
+def tsv_rows(path: Path, text: str) -> tuple[pd.DataFrame, list[str]]:
+    """Tabs separate, nothing else: a quote is a character. Files whose fields are quoted are recognised by that."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
+    if not rows:
+        return pd.DataFrame(), []
+    header = rows[0][1]
+    for number, row in rows:
+        if len(row) != len(header):
+            raise InputError(
+                f"{path}: line {number} has {len(row)} fields, the header {len(header)}; "
+                "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
+            )
+    odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
+    notes = []
+    if odd:
+        notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")
+    return pd.DataFrame([row for _, row in rows[1:]], columns=header), notes
+
+
+def arrow_rows(path: Path, source: SourceSpec) -> Rows:
+    import datasets
+
+    try:
+        loaded = datasets.load_from_disk(str(path))
+    except (FileNotFoundError, ValueError, OSError) as problem:
+        raise InputError(f"{path}: not an Arrow folder saved by datasets ({str(problem).splitlines()[0]})") from None
+    if isinstance(loaded, datasets.DatasetDict):
+        if source.split not in loaded:
+            raise InputError(f"{path}: has the splits {', '.join(loaded)}; choose one with split: ...")
+        loaded = loaded[source.split]
+    return dataset_rows(loaded, source)
+
+
+def hub_rows(source: SourceSpec) -> Rows:
+    import datasets
+
+    assert source.hub is not None
+    try:
+        loaded = datasets.load_dataset(
+            source.hub, source.config, split=source.split or "train", revision=source.revision
+        )
+    except Exception as problem:  # datasets raises many kinds; all mean that the set cannot be had
+        raise InputError(
+            f"hub set {source.hub}: cannot be loaded ({str(problem).splitlines()[0]}); check hub, config and split, "
+            "or download the files and give a path"
+        ) from None
+    return dataset_rows(loaded, source)
+
+
+def dataset_rows(loaded: Any, source: SourceSpec) -> Rows:
+    feature = loaded.features.get(source.label)
+    return loaded.to_pandas(), getattr(feature, "names", None), []

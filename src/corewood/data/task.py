@@ -1,0 +1,65 @@
+"""A task: the texts, their labels, and the challenge sets beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples of one dataset.
+
+    `frame` has the columns first, second (absent for single sentences), label, case and group (both may be absent).
+    `labels` are the names used in `label`. `fold` says which of them each label of the *task* counts as, when the
+    two differ: on HANS, neutral and contradiction both count as non-entailment.
+    """
+
+    name: str
+    frame: pd.DataFrame = field(repr=False)
+    labels: tuple[str, ...]
+    fold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def gold(self) -> np.ndarray:
+        """(example,) index of the right label in `labels`."""
+        return pd.Categorical(self.frame["label"], categories=list(self.labels)).codes.astype(np.int64)
+
+    @property
+    def cases(self) -> pd.Series | None:
+        return self.frame["case"] if "case" in self.frame else None
+
+    def head(self, count: int) -> Split:
+        return Split(self.name, self.frame.head(count), self.labels, self.fold)
+
+    def _repr_html_(self) -> str:
+        by = ["case", "label"] if "case" in self.frame else ["label"]
+        counts = self.frame.groupby(by, sort=False).size().rename("examples").reset_index()
+        return f"<b>{self.name}</b>: {len(self)} examples{counts.to_html(index=False)}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is trained on (`train`), judged on (`validation`) and tested against (`challenge`)."""
+
+    name: str
+    labels: tuple[str, ...]
+    train: Split | None
+    validation: Split
+    challenge: Mapping[str, Split]
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """Everything a subnetwork is evaluated on: validation, then the challenge sets, by name."""
+        return {self.validation.name: self.validation, **self.challenge}
+
+    def _repr_html_(self) -> str:
+        parts = ([self.train] if self.train else []) + list(self.splits.values())
+        return f"<h4>{self.name}</h4>" + "".join(p._repr_html_() for p in parts)

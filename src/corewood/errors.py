@@ -1,0 +1,47 @@
+"""What can go wrong, as a tree.
+
+CorewoodError
+├── InputError          something the user gave: a study, a file, a label, a mask; the message says what to change
+│   └── StudyError      the study file itself; collects every mistake in it
+├── StoreError          the store cannot be read or written: full disk, no permission
+└── JobError            one job of a study failed; the others go on
+
+The command line prints any of these without a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class CorewoodError(Exception):
+    """Anything the user can act upon."""
+
+
+class InputError(CorewoodError):
+    """The user's input cannot be used as it is."""
+
+
+class StudyError(InputError):
+    """One or more mistakes in a study file, shown together."""
+
+    def __init__(self, source: str, mistakes: Iterable[str]) -> None:
+        self.source = source
+        self.mistakes = list(mistakes)
+        count = "1 mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  - {m}" for m in self.mistakes))
+
+
+class StoreError(CorewoodError):
+    """The store cannot be read or written."""
+
+
+class JobError(CorewoodError):
+    """A job could not finish; its result is a hole with this reason."""
+
+
+def nearest(given: str, allowed: Iterable[str]) -> str:
+    """' Did you mean X?' when some allowed name is close to the given one, else nothing."""
+    close = get_close_matches(given, list(allowed), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""

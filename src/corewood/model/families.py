@@ -1,0 +1,94 @@
+"""Where the heads and MLPs of each model family are: one row per family.
+
+A head is a slice of the *input* of the attention's output projection; an MLP's output is what its last projection
+gives, before the residual add. That is all a gate needs to know. The projections before them are needed only to
+count parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corewood.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Family:
+    """Dotted paths: `layers` from the base model, the others from one layer."""
+
+    layers: str
+    attention_in: tuple[str, ...]
+    attention_out: str
+    mlp_in: tuple[str, ...]
+    mlp_out: str
+
+
+BERT = Family(
+    "encoder.layer",
+    ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention.output.dense",
+    ("intermediate.dense",),
+    "output.dense",
+)
+LLAMA = Family(
+    "layers",
+    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attn.o_proj",
+    ("mlp.gate_proj", "mlp.up_proj"),
+    "mlp.down_proj",
+)
+
+FAMILIES: dict[str, Family] = {  # by the config's model_type
+    "bert": BERT,
+    "roberta": BERT,
+    "xlm-roberta": BERT,
+    "camembert": BERT,
+    "electra": BERT,
+    "mpnet": Family(
+        "encoder.layer",
+        ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+        "attention.attn.o",
+        ("intermediate.dense",),
+        "output.dense",
+    ),
+    "distilbert": Family(
+        "transformer.layer",
+        ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+        "attention.out_lin",
+        ("ffn.lin1",),
+        "ffn.lin2",
+    ),
+    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj"),
+    "gpt_neox": Family(
+        "layers", ("attention.query_key_value",), "attention.dense", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h"
+    ),
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen2": LLAMA,
+    "qwen3": LLAMA,
+    "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo"),
+    "deberta-v2": Family(
+        "encoder.layer",
+        ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
+        "attention.output.dense",
+        ("intermediate.dense",),
+        "output.dense",
+    ),
+}
+
+REFUSED = {
+    "albert": "ALBERT shares one layer over all depths, so its heads cannot be closed one by one",
+}
+
+
+def family(model_type: str) -> Family:
+    """The row of this model type, or an error that says which there are."""
+    if model_type in REFUSED:
+        raise InputError(f"model type {model_type!r}: {REFUSED[model_type]}")
+    if model_type not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise InputError(
+            f"model type {model_type!r} is not in the architecture table.{nearest(model_type, FAMILIES)} Known: {known}. "
+            "A new family is one row in corewood/model/families.py."
+        )
+    return FAMILIES[model_type]

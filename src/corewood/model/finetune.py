@@ -1,0 +1,176 @@
+"""Fine-tuning with transformers' Trainer: checkpoints at chosen steps, exact resume, gates may be on.
+
+The order of examples is laid out before training (length-bucketed, by seed), so that a resumed run sees exactly the
+batches it would have seen. Trainer's own checkpoints go to a scratch folder and serve resuming only; what is kept is
+the model at the chosen steps.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch.utils.data import Dataset
+
+from corewood.data.encode import Encoded, shuffled
+from corewood.errors import JobError
+from corewood.model.gates import Means, gated
+from corewood.model.load import Model
+from corewood.model.mask import Mask
+from corewood.model.reference import Progress, no_progress
+from corewood.spec import Ablation, FineTune
+
+COMPLETE = "complete"  # marks a resume point that was written to its end
+RESUME_EVERY = 300.0  # seconds between resume points beside the chosen steps
+
+
+class Ordered(Dataset[int]):
+    """The training examples in the order they will be seen, as indices."""
+
+    def __init__(self, encoded: Encoded, settings: FineTune) -> None:
+        batches = islice(shuffled(encoded.lengths, settings.batch, settings.seed), settings.steps)
+        self.order = np.concatenate(list(batches))
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, place: int) -> int:
+        return int(self.order[place])
+
+
+class Keeper(transformers.TrainerCallback):
+    """Saves at the chosen steps, keeps the model there, leaves one complete resume point, watches the loss."""
+
+    def __init__(self, kept: dict[int, Path], steps: int, progress: Progress) -> None:
+        self.kept, self.steps, self.progress = kept, steps, progress
+        self.saved_at = time.monotonic()
+        self.history: list[tuple[int, float]] = []  # (step, loss)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        self.progress(state.global_step, self.steps)
+        due = time.monotonic() - self.saved_at > RESUME_EVERY
+        control.should_save = state.global_step in self.kept or due
+        return control
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            if not math.isfinite(logs["loss"]):
+                raise JobError(
+                    f"fine-tuning: the loss is not a number at step {state.global_step}; lower fine_tune.learning_rate"
+                )
+            self.history.append((int(state.global_step), float(logs["loss"])))
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        here = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if state.global_step in self.kept:
+            part = self.kept[state.global_step].with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            for name in ("config.json", "model.safetensors"):
+                shutil.copy(here / name, part / name)
+            part.rename(self.kept[state.global_step])
+        (here / COMPLETE).touch()
+        for older in Path(args.output_dir).glob("checkpoint-*"):
+            if older != here:
+                shutil.rmtree(older)
+        self.saved_at = time.monotonic()
+
+
+def resume_point(folder: Path) -> Path | None:
+    """The last complete one; half-written ones are removed."""
+    points = sorted(folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+    for broken in [p for p in points if not (p / COMPLETE).exists()]:
+        shutil.rmtree(broken)
+        points.remove(broken)
+    return points[-1] if points else None
+
+
+@contextmanager
+def frozen_embeddings(model: Model, frozen: bool) -> Iterator[None]:
+    parameters = list(model.net.get_input_embeddings().parameters()) if frozen else []
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    yield
+    for parameter in parameters:
+        parameter.requires_grad_(True)
+
+
+def fine_tune(
+    model: Model,
+    train: Encoded,
+    gold: np.ndarray,
+    settings: FineTune,
+    folder: Path,
+    mask: Mask | None = None,
+    ablate: Ablation = "mean",
+    means: Means | None = None,
+    progress: Progress = no_progress,
+) -> dict[int, Path]:
+    """Train in place. Returns step -> folder with the model at that step; `gold` is (example,) class indices.
+
+    `folder` is scratch: killed at any moment, the same call goes on from its last resume point to the same bits.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {step: folder / f"step-{step}" for step in settings.kept}
+    for part in folder.glob("step-*.part"):
+        shutil.rmtree(part)
+    last = resume_point(folder)
+    if 0 in kept and not kept[0].exists():
+        save_model(model, kept[0])
+    if last is None or int(last.name.rpartition("-")[2]) < settings.steps:
+        arguments = transformers.TrainingArguments(
+            output_dir=str(folder),
+            max_steps=settings.steps,
+            per_device_train_batch_size=settings.batch,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warmup,
+            weight_decay=settings.weight_decay,
+            lr_scheduler_type="linear",
+            train_sampling_strategy="sequential",
+            seed=settings.seed,
+            save_strategy="no",
+            logging_steps=10,
+            logging_nan_inf_filter=False,
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            remove_unused_columns=False,
+            use_cpu=model.device.type == "cpu",
+        )
+
+        def collate(indices: list[int]) -> dict[str, torch.Tensor]:
+            chosen = np.asarray(indices)
+            return {**train.batch(chosen), "labels": torch.from_numpy(gold[chosen])}
+
+        keeper = Keeper(kept, settings.steps, progress)
+        with frozen_embeddings(model, settings.freeze_embeddings):
+            trainer = transformers.Trainer(
+                model=model.net,
+                args=arguments,
+                train_dataset=Ordered(train, settings),
+                data_collator=collate,
+                callbacks=[keeper],
+            )
+            trainer.remove_callback(transformers.PrinterCallback)
+            gates = nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed)
+            with gates:
+                trainer.train(resume_from_checkpoint=str(last) if last else None)
+    model.net.eval()
+    return kept
+
+
+def save_model(model: Model, folder: Path) -> None:
+    """Config and weights, by way of a temporary name."""
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    model.net.save_pretrained(part)
+    part.rename(folder)

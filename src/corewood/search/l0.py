@@ -1,0 +1,213 @@
+"""L0 search: gates drawn from a hard concrete distribution, trained to keep the full model's predictions.
+
+Louizos et al. 2018 for the distribution, Wang et al. 2020 for the Lagrangian, the Heuristic Core (section 3.1,
+appendix B) for its use on heads and MLPs. docs/methods.md says where the default differs from the released code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from corewood.data.encode import Encoded, shuffled
+from corewood.errors import JobError
+from corewood.model.gates import Gates, gated
+from corewood.model.load import Model
+from corewood.model.mask import Mask, Units
+from corewood.model.reference import Progress, Reference, no_progress
+from corewood.spec import L0, Ablation, kept_units
+
+TEMPERATURE = 2 / 3
+LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
+EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
+LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
+ADAM = (0.9, 0.999, 1e-8)
+
+
+def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
+    """(..., unit) uniform noise -> gate values in [0, 1]."""
+    s = torch.sigmoid((torch.log(u) - torch.log1p(-u) + log_alpha) / TEMPERATURE)
+    return (s * (HIGH - LOW) + LOW).clamp(0, 1)
+
+
+def closed_probability(log_alpha: Tensor) -> Tensor:
+    """P(z = 0) = sigmoid(T log(-LOW / HIGH) - log_alpha)."""
+    return torch.sigmoid(TEMPERATURE * math.log(-LOW / HIGH) - log_alpha)
+
+
+def target_at(step: int, settings: L0) -> float:
+    """Grows linearly from 0, then holds."""
+    return settings.sparsity * min(1.0, (step + 1) / max(1.0, settings.ramp * settings.steps))
+
+
+def rate_at(step: int, settings: L0) -> float:
+    """Factor on the learning rates: warm-up, then linear decay where asked for."""
+    warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    left = (settings.steps - step) / max(1, settings.steps - settings.warmup)
+    return min(warm, left) if settings.linear_decay else warm
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a search needs to go on: a few hundred numbers."""
+
+    step: int
+    values: Tensor  # (unit + 2,) log_alpha, then lambda1 and lambda2
+    first: Tensor  # (unit + 2,) Adam's moments
+    second: Tensor
+    rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # the trajectory so far
+
+    @classmethod
+    def start(cls, units: int, settings: L0, seed: int) -> State:
+        noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
+        values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
+        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values))
+
+
+def stream(seed: int, step: int) -> int:
+    """A seed for the noise of one step: a stopped search draws what it would have drawn."""
+    return int(np.random.SeedSequence([seed, step + 1]).generate_state(1)[0])
+
+
+def adam(state: State, gradient: Tensor, settings: L0) -> State:
+    """One step of AdamW; the multipliers climb, the gates descend."""
+    beta1, beta2, epsilon = ADAM
+    count = state.step + 1
+    first = beta1 * state.first + (1 - beta1) * gradient
+    second = beta2 * state.second + (1 - beta2) * gradient**2
+    move = (first / (1 - beta1**count)) / ((second / (1 - beta2**count)).sqrt() + epsilon)
+    factor = rate_at(state.step, settings)
+    gates, lambdas = state.values[:-2], state.values[-2:]
+    gates = gates * (1 - factor * settings.rate * settings.decay) - factor * settings.rate * move[:-2]
+    if settings.measure == "expected":
+        gates = gates.clamp(-LIMIT, LIMIT)
+    lambdas = lambdas + factor * settings.lambda_rate * move[-2:]
+    return State(count, torch.cat([gates, lambdas]), first, second, state.rows)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A subnetwork, how it was found, and how far the soft gates were from the hard mask."""
+
+    mask: Mask
+    log_alpha: np.ndarray  # (unit,)
+    trajectory: pd.DataFrame = field(repr=False)  # one row per step
+
+
+def l0_search(
+    model: Model,
+    sample: Encoded,
+    reference: Reference,
+    settings: L0,
+    seed: int,
+    ablate: Ablation = "mean",
+    progress: Progress = no_progress,
+    state: State | None = None,
+    checkpoint: Callable[[State], None] | None = None,
+) -> Found:
+    """One subnetwork. `state` continues a search that `checkpoint` was told of."""
+    state = state or State.start(len(model.units), settings, seed)
+    with frozen(model, settings.dropout):
+        for indices in islice(shuffled(sample.lengths, settings.batch, seed), state.step, settings.steps):
+            state = step(model, sample, indices, reference, settings, seed, ablate, state)
+            progress(state.step, settings.steps)
+            if checkpoint is not None:
+                checkpoint(state)
+    log_alpha = state.values[:-2].numpy()
+    mask = final_mask(log_alpha, model.units, settings)
+    return Found(mask, log_alpha, pd.DataFrame(state.rows))
+
+
+def step(
+    model: Model,
+    sample: Encoded,
+    indices: np.ndarray,
+    reference: Reference,
+    settings: L0,
+    seed: int,
+    ablate: Ablation,
+    state: State,
+) -> State:
+    units = model.units
+    generator = torch.Generator().manual_seed(stream(seed, state.step))
+    draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
+    u = torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE
+    values = state.values.clone().requires_grad_()
+    log_alpha, lambdas = values[:-2], values[-2:]
+    z = sample_gates(log_alpha, u)
+    if settings.dropout:
+        torch.manual_seed(stream(seed, state.step))
+    with gated(model, Gates.from_vector(z.to(model.device), units.layers, units.heads), ablate, reference.means, seed + state.step):
+        logits = model.net(**sample.batch(indices, model.device)).logits.float().cpu()
+    full = torch.from_numpy(reference.logits[indices])
+    kl = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="batchmean")
+    sampled = 1 - z.mean()
+    expected = closed_probability(log_alpha).mean()
+    gap = target_at(state.step, settings) - (expected if settings.measure == "expected" else sampled)
+    loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
+    (gradient,) = torch.autograd.grad(loss, values)
+    if not torch.isfinite(gradient).all():
+        raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
+    norm = gradient.norm()
+    gradient = gradient * min(1.0, settings.clip / (float(norm) + 1e-6))
+    row = {
+        "step": state.step + 1,
+        "target": target_at(state.step, settings),
+        "expected": float(expected),
+        "sampled": float(sampled),
+        "kl": float(kl),
+        "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
+        "gap": soft_hard_gap(state.values[:-2], settings.sparsity),
+    }
+    return replace(adam(state, gradient, settings), rows=(*state.rows, row))
+
+
+def soft_hard_gap(log_alpha: Tensor, sparsity: float) -> float:
+    """Mean distance between P(open) and the mask of the final size that the gates would give now."""
+    open_probability = 1 - closed_probability(log_alpha)
+    hard = torch.zeros_like(log_alpha)
+    hard[log_alpha.argsort(descending=True)[: kept_units(len(log_alpha), sparsity)]] = 1
+    return float((open_probability - hard).abs().mean())
+
+
+def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
+    if settings.final == "threshold":
+        return released_rule(log_alpha, units, settings.threshold)
+    kept = np.zeros(len(units), bool)
+    kept[np.argsort(-log_alpha, kind="stable")[: kept_units(len(units), settings.sparsity)]] = True
+    return units.from_vector(kept)
+
+
+def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
+    """The released code: per layer, as many zeros as expected; soft values of the rest against one threshold."""
+    soft = 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8))
+    zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
+    split = units.layers * units.heads
+    parts = [slice(i * units.heads, (i + 1) * units.heads) for i in range(units.layers)] + [slice(split, None)]
+    for part in parts:
+        count = round(float(zero[part].sum()))
+        soft[part][np.argsort(soft[part], kind="stable")[:count]] = 0  # a view: writes through
+    return units.from_vector(soft > threshold)
+
+
+@contextmanager
+def frozen(model: Model, dropout: bool) -> Iterator[None]:
+    """No gradients for weights: backward then runs through activations alone, at half the cost."""
+    wanted = [(p, p.requires_grad) for p in model.net.parameters()]
+    model.net.requires_grad_(False)
+    model.net.train(dropout)
+    try:
+        yield
+    finally:
+        model.net.eval()
+        for parameter, want in wanted:
+            parameter.requires_grad_(want)

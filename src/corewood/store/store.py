@@ -1,0 +1,214 @@
+"""The store: one folder per result, named by what went into it, written whole or not at all.
+
+    store/
+      entries/<kind>/<key>/meta.json + files      meta.json holds the SHA-256 of every file
+      failures/<key>.json                         why a job failed last time
+      scratch/<key>/                              where a long job keeps what it needs to go on
+      locks/<key>                                 held while a job runs
+
+Nothing is ever changed in place: an entry is filled under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from corewood.errors import StoreError
+
+META = "meta.json"
+RECORDED = ("corewood", "torch", "transformers", "numpy", "pandas", "pyarrow")
+
+
+def canonical(value: Any) -> str:
+    """JSON in one spelling: the same content gives the same text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@cache
+def versions() -> dict[str, str]:
+    found = {"python": sys.version.split()[0]}
+    for package in RECORDED:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished result."""
+
+    key: str
+    folder: Path
+    meta: Mapping[str, Any]
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+
+class Store:
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+
+    def folder(self, kind: str, key: str) -> Path:
+        return self.root / "entries" / kind / key
+
+    # reading
+
+    def get(self, kind: str, key: str) -> Entry:
+        folder = self.folder(kind, key)
+        try:
+            return Entry(key, folder, json.loads((folder / META).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as problem:
+            raise StoreError(f"{folder}: this result is missing or unreadable ({problem}); run the study again") from None
+
+    def has(self, kind: str, key: str) -> bool:
+        return (self.folder(kind, key) / META).exists()
+
+    def damage(self, kind: str, key: str) -> str | None:
+        """What is wrong with an entry that is there; None when it is whole."""
+        folder = self.folder(kind, key)
+        try:
+            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+            files = meta["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return "meta.json is unreadable"
+        for name, expected in files.items():
+            path = folder / name
+            if not path.is_file():
+                return f"{name} is missing"
+            if path.stat().st_size != expected["bytes"] or file_digest(path) != expected["sha256"]:
+                return f"{name} does not match its checksum"
+        return None
+
+    def discard(self, kind: str, key: str) -> None:
+        """Take a damaged entry out of the way."""
+        folder = self.folder(kind, key)
+        with self._writing():
+            away = self.root / "tmp" / f"{key}-{uuid.uuid4().hex}"
+            away.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(away)
+            shutil.rmtree(away, ignore_errors=True)
+
+    # writing
+
+    @contextlib.contextmanager
+    def writing(self, kind: str, key: str, meta: Mapping[str, Any]) -> Iterator[Path]:
+        """A temporary folder that becomes the entry when the block ends well."""
+        with self._writing():
+            part = self.root / "tmp" / f"{key}-{uuid.uuid4().hex}"
+            part.mkdir(parents=True)
+            try:
+                yield part
+                content = {
+                    **meta,
+                    "key": key,
+                    "kind": kind,
+                    "files": {
+                        str(p.relative_to(part)): {"bytes": p.stat().st_size, "sha256": file_digest(p)}
+                        for p in sorted(part.rglob("*"))
+                        if p.is_file()
+                    },
+                    "versions": versions(),
+                    "host": socket.gethostname(),
+                    "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+                (part / META).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+                for path in part.rglob("*"):
+                    if path.is_file():
+                        with path.open("rb") as stream:
+                            os.fsync(stream.fileno())
+                target = self.folder(kind, key)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    part.rename(target)
+                except OSError as problem:
+                    if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    # another run was faster; its result is as good
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreError(f"{self.root}: the disk is full; free some space and run again: finished jobs are kept") from None
+            if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise StoreError(f"{self.root}: cannot be written ({problem.strerror}); choose another folder with --store") from None
+            raise
+
+    def check_writable(self) -> None:
+        with self._writing():
+            (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+            probe = self.root / "tmp" / uuid.uuid4().hex
+            probe.write_bytes(b"")
+            probe.unlink()
+
+    def scratch(self, key: str) -> Path:
+        """A folder that outlives a killed job, for that job alone."""
+        with self._writing():
+            folder = self.root / "scratch" / key
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder
+
+    def clear_scratch(self, key: str) -> None:
+        shutil.rmtree(self.root / "scratch" / key, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def claim(self, key: str) -> Iterator[None]:
+        """Only one process works on a key; a dead one's claim ends with it."""
+        with self._writing():
+            folder = self.root / "locks"
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / key)
+        with lock:
+            yield
+
+    # holes
+
+    def fail(self, key: str, reason: str) -> None:
+        with self._writing():
+            folder = self.root / "failures"
+            folder.mkdir(parents=True, exist_ok=True)
+            part = folder / f".{key}-{uuid.uuid4().hex}"
+            part.write_text(json.dumps({"reason": reason}, ensure_ascii=False) + "\n", encoding="utf-8")
+            part.rename(folder / f"{key}.json")
+
+    def failure(self, key: str) -> str | None:
+        try:
+            return str(json.loads((self.root / "failures" / f"{key}.json").read_text(encoding="utf-8"))["reason"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def forget_failure(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.root / "failures" / f"{key}.json").unlink()
