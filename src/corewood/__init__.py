@@ -1,0 +1,65 @@
+"""Corewood finds the subnetworks inside a fine-tuned language model and shows which of them still generalise.
+
+import corewood as cw
+
+model = cw.load("path-or-hub-id")
+task = cw.task("overlap")
+masks = cw.search(model, task, cw.L0(sparsity=0.5), seeds=range(6))
+cw.core(masks)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+__version__ = version("corewood")
+
+if TYPE_CHECKING:
+    from corewood.analyse.core import Core, core
+    from corewood.analyse.generalisation import effective_size, spread
+    from corewood.analyse.heads import agreement
+    from corewood.data.named import task
+    from corewood.data.task import Split, Task
+    from corewood.errors import CorewoodError, InputError
+    from corewood.evaluate.metrics import accuracy, wilson
+    from corewood.evaluate.predict import Predictions, predict
+    from corewood.model.finetune import fine_tune
+    from corewood.model.gates import Gates, Means, gated
+    from corewood.model.load import Model, load, wrap
+    from corewood.model.mask import Mask, Masks, Units
+    from corewood.model.reference import mean_activations
+    from corewood.search.search import search
+    from corewood.spec import L0, FineTune, StudySpec, read_study
+    from corewood.study.library import run
+
+_WHERE = {
+    "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.generalisation",
+    "spread": "analyse.generalisation", "agreement": "analyse.heads", "task": "data.named", "Split": "data.task",
+    "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
+    "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
+    "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
+    "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
+    "Units": "model.mask", "mean_activations": "model.reference", "search": "search.search", "L0": "spec",
+    "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
+}  # fmt: skip
+
+__all__ = [
+    "L0", "Core", "CorewoodError", "FineTune", "Gates", "InputError", "Mask", "Masks", "Means", "Model", "Predictions",
+    "Split", "StudySpec", "Task", "Units", "accuracy", "agreement", "core", "effective_size", "fine_tune", "gated",
+    "load", "mean_activations", "predict", "read_study", "run", "search", "spread", "task", "wilson", "wrap",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Names are looked up when first used: importing corewood does not import torch."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'corewood' has no attribute {name!r}")
+    found = getattr(import_module(f"corewood.{_WHERE[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -130,7 +130,6 @@ class FineTune(Spec):
     weight_decay: float = Field(0.0, ge=0)
     seed: int = 0
     checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="steps at which to keep the model")
-    freeze_embeddings: bool = False
     threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
 
     @model_validator(mode="after")
@@ -163,7 +162,10 @@ class L0(Spec):
     warmup: int = Field(0, ge=0)
     linear_decay: bool = True
     clip: float = Field(1.0, gt=0)
-    measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the penalty sees")
+    constraint: Literal["exact", "lagrangian"] = Field(
+        "exact", description="hold the expected sparsity at its target, or learn two multipliers that pull it there"
+    )
+    measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the multipliers see")
     noise: Literal["example", "batch"] = Field("example", description="one draw of the gates per example or per batch")
     dropout: bool = False
     final: Literal["top", "threshold"] = Field("top", description="exact size, or the released code's rule")
@@ -180,7 +182,7 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
     ramp = 6500 + 50 * percent
     steps = round(ramp + 6 * percent)
     return dict(
-        steps=steps, ramp=ramp / steps, batch=128, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
+        steps=steps, ramp=ramp / steps, batch=128, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch", constraint="lagrangian",
         measure="sampled", dropout=True, final="threshold", threshold=0.5 if sparsity <= 0.6 else 0.35,
     )  # fmt: skip
 

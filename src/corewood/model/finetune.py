@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -94,16 +93,6 @@ def resume_point(folder: Path) -> Path | None:
     return points[-1] if points else None
 
 
-@contextmanager
-def frozen_embeddings(model: Model, frozen: bool) -> Iterator[None]:
-    parameters = list(model.net.get_input_embeddings().parameters()) if frozen else []
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    yield
-    for parameter in parameters:
-        parameter.requires_grad_(True)
-
-
 def fine_tune(
     model: Model,
     train: Encoded,
@@ -152,18 +141,16 @@ def fine_tune(
             return {**train.batch(chosen), "labels": torch.from_numpy(gold[chosen])}
 
         keeper = Keeper(kept, settings.steps, progress)
-        with frozen_embeddings(model, settings.freeze_embeddings):
-            trainer = transformers.Trainer(
-                model=model.net,
-                args=arguments,
-                train_dataset=Ordered(train, settings),
-                data_collator=collate,
-                callbacks=[keeper],
-            )
-            trainer.remove_callback(transformers.PrinterCallback)
-            gates = nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed)
-            with gates:
-                trainer.train(resume_from_checkpoint=str(last) if last else None)
+        trainer = transformers.Trainer(
+            model=model.net,
+            args=arguments,
+            train_dataset=Ordered(train, settings),
+            data_collator=collate,
+            callbacks=[keeper],
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        with nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed):
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
     model.net.eval()
     return kept
 

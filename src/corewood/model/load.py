@@ -154,6 +154,7 @@ def load(
     source: str,
     labels: Sequence[str] | None = None,
     *,
+    tokenizer: str | None = None,
     pad_token: str | None = None,
     revision: str | None = None,
     max_length: int | None = None,
@@ -164,19 +165,20 @@ def load(
 ) -> Model:
     """Load a classifier from a folder, the hub, or `minilm`.
 
-    `labels` name the classes in the order of the logits, where the checkpoint's config does not. A checkpoint without a
+    `labels` name the classes in the order of the logits, where the checkpoint's config does not; `tokenizer` is a folder
+    of its own, where it does not stand beside the weights. A checkpoint without a
     classification head gets a new one, drawn by `seed`, only if `new_head` says so: it must then be fine-tuned.
     """
     folder = resolve(source)
     config = read_config(folder, revision)
     family(config.model_type)
-    tokenizer = read_tokenizer(folder, pad_token, revision)
+    words = read_tokenizer(tokenizer or folder, pad_token, revision)
     if labels is not None:
         if not new_head and len(labels) != config.num_labels:
             raise InputError(f"model {source}: model.labels has {len(labels)} names, the checkpoint {config.num_labels} classes")
         config.id2label = dict(enumerate(labels))
         config.label2id = {name: i for i, name in enumerate(labels)}
-    config.pad_token_id = tokenizer.pad_token_id
+    config.pad_token_id = words.pad_token_id
     torch.manual_seed(seed)
     try:
         net, info = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -197,7 +199,7 @@ def load(
         )
     name = source if source == "minilm" else Path(source).name
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    model = wrap(net.to(chosen), tokenizer, name, max_length)
+    model = wrap(net.to(chosen), words, name, max_length)
     if check:
         self_check(model)
     return model

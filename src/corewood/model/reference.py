@@ -29,7 +29,7 @@ class Reference:
     means: Means
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -> Reference:
     """Logits are kept per example; sums run over non-padding tokens, in double precision."""
     layers = range(model.units.layers)

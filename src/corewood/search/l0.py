@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corewood.data.encode import Encoded, shuffled
@@ -31,6 +33,7 @@ LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped 
 EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
 ADAM = (0.9, 0.999, 1e-8)
+COLUMNS = ("step", "target", "expected", "sampled", "kl", "live", "gap")  # of the trajectory
 
 
 def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
@@ -56,6 +59,19 @@ def rate_at(step: int, settings: L0) -> float:
     return min(warm, left) if settings.linear_decay else warm
 
 
+def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
+    """Add to all gates the one number that makes the expected sparsity what it should be."""
+    low, high = -4 * LIMIT, 4 * LIMIT
+    for _ in range(50):
+        middle = (low + high) / 2
+        shifted = (log_alpha + middle).clamp(-LIMIT, LIMIT)
+        if float(closed_probability(shifted).mean()) > sparsity:
+            low = middle
+        else:
+            high = middle
+    return (log_alpha + high).clamp(-LIMIT, LIMIT)
+
+
 @dataclass(frozen=True)
 class State:
     """Everything a search needs to go on: a few hundred numbers."""
@@ -71,6 +87,18 @@ class State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
         values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
         return cls(0, values, torch.zeros_like(values), torch.zeros_like(values))
+
+    def save(self, path: Path) -> None:
+        rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
+        part = path.with_suffix(".part")
+        save_file({"values": self.values, "first": self.first, "second": self.second, "rows": rows}, part)
+        part.rename(path)
+
+    @classmethod
+    def load(cls, path: Path) -> State:
+        saved = load_file(path)
+        rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
+        return cls(len(rows), saved["values"], saved["first"], saved["second"], rows)
 
 
 def stream(seed: int, step: int) -> int:
@@ -88,9 +116,10 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     factor = rate_at(state.step, settings)
     gates, lambdas = state.values[:-2], state.values[-2:]
     gates = gates * (1 - factor * settings.rate * settings.decay) - factor * settings.rate * move[:-2]
-    if settings.measure == "expected":
-        gates = gates.clamp(-LIMIT, LIMIT)
-    lambdas = lambdas + factor * settings.lambda_rate * move[-2:]
+    if settings.constraint == "exact":
+        gates = shift_to(gates, target_at(count, settings))
+    else:
+        lambdas = lambdas + factor * settings.lambda_rate * move[-2:]
     return State(count, torch.cat([gates, lambdas]), first, second, state.rows)
 
 
@@ -124,7 +153,8 @@ def l0_search(
                 checkpoint(state)
     log_alpha = state.values[:-2].numpy()
     mask = final_mask(log_alpha, model.units, settings)
-    return Found(mask, log_alpha, pd.DataFrame(state.rows))
+    trajectory = pd.DataFrame(state.rows, columns=list(COLUMNS)).astype({"step": int, "live": int})
+    return Found(mask, log_alpha, trajectory)
 
 
 def step(
@@ -152,8 +182,10 @@ def step(
     kl = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="batchmean")
     sampled = 1 - z.mean()
     expected = closed_probability(log_alpha).mean()
-    gap = target_at(state.step, settings) - (expected if settings.measure == "expected" else sampled)
-    loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
+    loss = kl
+    if settings.constraint == "lagrangian":
+        gap = target_at(state.step, settings) - (expected if settings.measure == "expected" else sampled)
+        loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
     (gradient,) = torch.autograd.grad(loss, values)
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
@@ -162,9 +194,9 @@ def step(
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
-        "expected": float(expected),
-        "sampled": float(sampled),
-        "kl": float(kl),
+        "expected": float(expected.detach()),
+        "sampled": float(sampled.detach()),
+        "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
         "gap": soft_hard_gap(state.values[:-2], settings.sparsity),
     }

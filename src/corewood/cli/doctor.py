@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from corewood.cli.options import STORE, StoreFolder
+
+NAME = "doctor"
+
+
+def command(store: StoreFolder = STORE) -> None:
+    """Say what this machine has, which precision is safe and fast on it, and what is missing."""
+    import platform
+    import shutil
+    import sys
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+    from rich.console import Console
+
+    from corewood.errors import CorewoodError
+    from corewood.model.load import minilm_folder
+    from corewood.model.precision import probe
+    from corewood.store.store import Store
+    from corewood.study.engines import cores
+
+    console = Console(highlight=False)
+    problems = 0
+
+    def line(good: bool | None, name: str, what: str) -> None:
+        nonlocal problems
+        problems += good is False
+        mark = {True: "[green]ok[/green]  ", False: "[red]no[/red]  ", None: "    "}[good]
+        console.print(f"{mark}{name:12} {what}")
+
+    line(sys.version_info >= (3, 11), "Python", platform.python_version())
+    for package in ("torch", "transformers", "datasets", "distributed", "altair", "vl-convert-python"):
+        try:
+            line(True, package, version(package))
+        except PackageNotFoundError:
+            line(False, package, f"not installed: pip install {package}")
+    line(True, "cores", f"{cores()} for this process: a study runs {cores()} jobs side by side")
+    if torch.cuda.is_available():
+        line(True, "GPU", f"{torch.cuda.get_device_name(0)}; jobs use it with --workers 1")
+    else:
+        line(None, "GPU", "none; everything runs on the CPU")
+    line(True, "float32", "safe everywhere; what Corewood uses")
+    safe, what = probe()
+    line(safe or None, "bfloat16", what)
+    try:
+        line(True, "minilm", str(minilm_folder()))
+    except CorewoodError as problem:
+        line(False, "minilm", str(problem))
+    try:
+        Store(store).check_writable()
+        free = shutil.disk_usage(store).free / 2**30
+        line(free > 2, "store", f"{store} can be written; {free:.0f} GiB free")
+    except CorewoodError as problem:
+        line(False, "store", str(problem))
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    line(None, "browser", f"{browser} (only the project's own tests need one)" if browser else "none found; only the project's own tests need one")
+    if problems:
+        raise SystemExit(1)

@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_default=False)]
+StoreFolder = Annotated[Path, typer.Option("--store", help="Where results are kept, and found again.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting: key=value, for instance search.seeds=12. May be given often."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")
+]
+STORE = Path("corewood-store")

@@ -1,0 +1,156 @@
+"""What is going on: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from corewood.study.engines import Event
+from corewood.study.job import Job
+from corewood.study.plan import Plan
+
+KIND_NAMES = {
+    "encode": "encode texts",
+    "fine_tune": "fine-tune",
+    "reference": "full model on the sample",
+    "search": "search subnetworks",
+    "predict": "evaluate",
+}
+
+
+def span(seconds: float) -> str:
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
+
+
+def say_mapping(plan: Plan) -> list[str]:
+    """How the model's classes were matched to each set's labels, and what was noticed in the files."""
+    sets = [f"{name} ({len(plan.splits[name])} examples): {text}" for name, text in plan.mapping.items()]
+    return ["Labels, by name:", *(f"  {s}" for s in sets), *plan.notes]
+
+
+class Tally:
+    """What has happened so far."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.ended: dict[str, str] = {}  # key -> done, failed, blocked
+        self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
+        self.began = time.monotonic()
+
+    def start(self, missing: Sequence[Job]) -> None:
+        self.jobs, self.began = list(missing), time.monotonic()
+
+    def note(self, job: Job, event: Event) -> None:
+        if event.state in ("started", "progress") and job.key not in self.ended:
+            began = self.running[job.key][1] if job.key in self.running else time.monotonic()
+            self.running[job.key] = (job, began, event.done / event.total if event.total else 0.0)
+        elif event.state not in ("started", "progress"):
+            self.running.pop(job.key, None)
+            self.ended[job.key] = event.state
+
+    def share(self) -> float:
+        """Of all work, by the examples that pass through the model."""
+        total = sum(job.work for job in self.jobs) or 1
+        done = sum(job.work for job in self.jobs if job.key in self.ended)
+        return (done + sum(job.work * part for job, _, part in self.running.values())) / total
+
+    def left(self) -> str:
+        share, spent = self.share(), time.monotonic() - self.began
+        return "" if share < 0.02 or spent < 5 else f"about {span(spent * (1 - share) / share)} left"
+
+
+class Lines:
+    """For logs: one line per job, and for long jobs every quarter minute."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.tally = console, Tally()
+        self.told: dict[str, float] = {}
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+        for line in say_mapping(plan):
+            self.say(line)
+        self.tally.start(missing)
+        if missing:
+            self.say(f"{len(missing)} of {len(plan.jobs)} jobs to do")
+
+    def event(self, job: Job, event: Event) -> None:
+        began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
+        self.tally.note(job, event)
+        if event.state == "progress":
+            last = self.told.get(job.key, began)
+            if time.monotonic() - last > 15:
+                self.told[job.key] = time.monotonic()
+                self.say(f"         {job.title}: {event.done} of {event.total}")
+        elif event.state != "started":
+            count = f"[{len(self.tally.ended)}/{len(self.tally.jobs)}]"
+            detail = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}[event.state]
+            self.say(f"{count:9}{job.title}: {event.state} {detail}; {self.tally.left()}".rstrip("; "))
+
+
+class Table_:
+    """For a terminal: kinds of jobs with bars, and the jobs that run now."""
+
+    def __init__(self, console: Console) -> None:
+        self.tally = Tally()
+        self.live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=False)
+
+    def say(self, line: str) -> None:
+        self.live.console.print(line, markup=False)
+
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+        for line in say_mapping(plan):
+            self.say(line)
+        self.tally.start(missing)
+
+    def event(self, job: Job, event: Event) -> None:
+        self.tally.note(job, event)
+        if event.state == "failed":
+            self.say(f"{job.title}: failed, {event.detail}")
+
+    def render(self) -> RenderableType:
+        if not self.tally.jobs:
+            return ""
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for _ in range(4):
+            table.add_column()
+        for kind in dict.fromkeys(job.kind for job in self.tally.jobs):
+            here = [job.key for job in self.tally.jobs if job.kind == kind]
+            done = sum(self.tally.ended.get(key) == "done" for key in here)
+            lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
+            now = sum(self.tally.running[key][2] for key in here if key in self.tally.running)
+            bar = ProgressBar(total=len(here), completed=done + lost + now, width=28)
+            table.add_row(KIND_NAMES[kind], bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
+        for job, began, part in list(self.tally.running.values()):
+            table.add_row(
+                f"[dim]  {job.title}[/dim]",
+                ProgressBar(total=1, completed=part, width=28, style="dim"),
+                f"[dim]{part:.0%}[/dim]",
+                f"[dim]{span(time.monotonic() - began)}[/dim]",
+            )
+        foot = f"[dim]{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}[/dim]".replace("; [/dim]", "[/dim]")
+        return Group(table, foot)
+
+
+@contextmanager
+def listener() -> Iterator[Lines | Table_]:
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    table = Table_(console)
+    with table.live:
+        yield table

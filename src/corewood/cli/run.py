@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from corewood.cli.options import STORE, Changes, Out, StoreFolder, Study, Workers
+
+if TYPE_CHECKING:
+    from corewood.spec import StudySpec
+
+NAME = "run"
+
+
+def command(study: Study, store: StoreFolder = STORE, change: Changes = None, workers: Workers = None, out: Out = None) -> None:
+    """Run a study, or go on with one that was stopped."""
+    from corewood.spec import read_study
+
+    run(read_study(study, change), study.parent, store, workers, out)
+
+
+def run(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
+    from corewood.cli.progress import listener
+    from corewood.store.store import Store
+    from corewood.study.engines import cores, engine
+    from corewood.study.run import deliver, run_study
+
+    with listener() as show:
+        show.say("Reading the data and the model")
+        outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+    page = deliver(outcome.report, out or Path(f"{spec.name}-report"))
+    if outcome.computed:
+        typer.echo(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.")
+    else:
+        typer.echo(f"Nothing to compute: every job was done ({outcome.seconds:.1f} s).")
+    typer.secho(f"Report: {page}", bold=True)
+    if not outcome.complete:
+        typer.secho(f"{len(outcome.holes)} jobs have no result:", fg="red", err=True)
+        for title, reason in outcome.holes.items():
+            typer.echo(f"  {title}: {reason}", err=True)
+        typer.echo("The report shows them as holes. The same command tries them again.", err=True)
+        sys.exit(1)

@@ -1,0 +1,100 @@
+"""The finding, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+Tables = Mapping[str, pd.DataFrame]
+MARGIN = 0.03  # a case that falls by more than three points is not kept
+
+
+@dataclass(frozen=True)
+class Finding:
+    headline: str
+    points: list[str]
+
+
+def pct(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def span(low: float, high: float) -> str:
+    return pct(low) if pct(low) == pct(high) else f"{pct(low)} to {pct(high)}"
+
+
+def finding(tables: Tables, model: str) -> Finding:
+    """What a reader should take away, from the tables alone."""
+    if "spread" not in tables:
+        return Finding("No subnetwork could be judged.", ["Every search or its evaluation failed; see the holes below."])
+    spread = tables["spread"]
+    points = [point for target in sorted(spread["target"].unique()) for point in at_sparsity(spread, target)]
+    points += core_point(tables)
+    return Finding(headline(spread, model), points)
+
+
+def judged(spread: pd.DataFrame) -> pd.DataFrame:
+    """Rows that say something of their own: in-domain sets, cases, and challenge sets without cases."""
+    cased = set(spread.loc[(spread["case"] != "all"), "dataset"])
+    return spread[(spread["case"] != "all") | ~spread["dataset"].isin(cased)]
+
+
+def headline(spread: pd.DataFrame, model: str) -> str:
+    cases = judged(spread)
+    cases = cases[cases["domain"] == "challenge"]
+    if cases.empty:
+        return f"Subnetworks of {model}: no challenge set was given, so how they generalise is not known."
+    widest = cases.loc[cases["range_same"].idxmax()]
+    if widest["range_same"] <= MARGIN:
+        return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."
+    return (
+        f"Subnetworks of {model} that are equal in domain differ by up to {100 * widest['range_same']:.0f} points "
+        f"on a challenge case ({widest['case'] if widest['case'] != 'all' else widest['dataset']})."
+    )
+
+
+def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
+    rows = judged(spread[spread["target"] == target])
+    inside = rows[rows["domain"] == "in-domain"].iloc[0]
+    cases = rows[rows["domain"] == "challenge"]
+    text = (
+        f"With {100 * target:g} % of the units removed, {inside['subnetworks']} subnetworks keep {span(inside['min'], inside['max'])} "
+        f"in domain (full model: {pct(inside['full'])})."
+    )
+    if cases.empty:
+        return [text]
+    hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
+    widest = cases.loc[cases["range_same"].idxmax()]
+    text += (
+        f" On the challenge cases they range from {pct(cases['min'].min())} to {pct(cases['max'].max())}; the widest is "
+        f"“{name(widest)}”: {pct(widest['min'])} to {pct(widest['max'])} (full model: {pct(widest['full'])})."
+    )
+    lost = hard[hard["mean"] < hard["full"] - MARGIN]
+    if hard.empty:
+        verdict = "The full model itself handles none of the cases."
+    elif lost.empty:
+        verdict = f"Does a subnetwork of this size still handle the hard cases? Yes: all {len(hard)} that the full model handles are kept within three points, on average."
+    else:
+        worst = lost.loc[(lost["full"] - lost["mean"]).idxmax()]
+        verdict = (
+            f"Does a subnetwork of this size still handle the hard cases? No: {len(lost)} of the {len(hard)} that the full model handles lose more "
+            f"than three points on average, most of all “{name(worst)}” ({pct(worst['full'])} to {pct(worst['mean'])})."
+        )
+    return [text, verdict]
+
+
+def name(row: pd.Series) -> str:
+    return str(row["case"] if row["case"] != "all" else row["dataset"])
+
+
+def core_point(tables: Tables) -> list[str]:
+    if "core" not in tables or tables["core"].empty:
+        return []
+    row = tables["core"].iloc[-1]
+    return [
+        f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
+        f"(p {row['p']:.2g}), and {row['expected_layers']:.2g} if it kept as many heads in each layer (p {row['p_layers']:.2g}). "
+        f"{row['mlps']} MLPs are in all of them."
+    ]

@@ -1,0 +1,225 @@
+"""What each kind of job does: read keys, work, write files into one new entry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.numpy import load_file, save_file
+
+from corewood.data.encode import Encoded, encode
+from corewood.data.labels import fold_classes
+from corewood.data.task import Split
+from corewood.evaluate.predict import logits_of
+from corewood.model.finetune import fine_tune
+from corewood.model.gates import Means
+from corewood.model.load import Model, load, read_tokenizer
+from corewood.model.mask import Mask
+from corewood.model.reference import Reference, reference, sample_indices
+from corewood.search.l0 import State, l0_search
+from corewood.spec import L0, FineTune
+from corewood.store.store import Entry, Store
+from corewood.study.job import Job
+
+Progress = Callable[[int, int], None]
+SAVE_EVERY = 20.0  # seconds between the points a search can go on from
+
+
+@dataclass(frozen=True)
+class Work:
+    job: Job
+    store: Store
+    folder: Path  # the new entry, under its temporary name
+    progress: Progress
+
+    def input(self, name: str) -> Entry:
+        return self.store.get(*self.job.inputs[name])
+
+    def encoded(self) -> Encoded:
+        return read_encoded(self.input("encoded"))
+
+    def model(self) -> Model:
+        """The checkpoint this job works on: one of fine-tuning, or the one the study names."""
+        params, local = self.job.params, self.job.local
+        source = tokenizer = local["source"]
+        if "fine_tune" in self.job.inputs:
+            tuned = self.input("fine_tune")
+            source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
+        labels = params["labels"]
+        return cached_model(
+            source, tokenizer, None if labels is None else tuple(labels), params["pad_token"], params["revision"],
+            params["max_length"], local["device"],
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def cached_model(
+    source: str,
+    tokenizer: str,
+    labels: tuple[str, ...] | None,
+    pad_token: str | None,
+    revision: str | None,
+    max_length: int,
+    device: str,
+) -> Model:
+    return load(
+        source, labels, tokenizer=tokenizer, pad_token=pad_token, revision=revision, max_length=max_length, device=device
+    )
+
+
+def execute(job: Job, store: Store, progress: Progress) -> None:
+    """Do one job, unless another process has done it; its entry is there in the end."""
+    with store.claim(job.key):
+        if store.has(job.kind, job.key):
+            return
+        torch.set_num_threads(int(job.local.get("threads", 1)))
+        started = time.monotonic()
+        meta: dict[str, Any] = {"title": job.title, "params": job.params, "inputs": job.inputs, "work": job.work}
+        with store.writing(job.kind, job.key, meta) as folder:
+            meta |= KINDS[job.kind](Work(job, store, folder, progress)) or {}
+            meta["seconds"] = round(time.monotonic() - started, 3)
+        store.clear_scratch(job.key)
+
+
+# one function per kind; what it returns goes into meta.json
+
+
+def do_encode(work: Work) -> dict[str, Any]:
+    split = read_data(work.input("data"))
+    params = work.job.params
+    tokenizer = read_tokenizer(work.job.local["source"], params["pad_token"], params["revision"])
+    encoded = encode(split, tokenizer, params["max_length"])
+    arrays = {"ids": encoded.ids, "offsets": encoded.offsets}
+    if encoded.types is not None:
+        arrays["types"] = encoded.types
+    save_file(arrays, work.folder / "tokens.safetensors")
+    notes = []
+    if encoded.truncated:
+        notes.append(f"{split.name}: {encoded.truncated} of {len(split)} texts were cut to {params['max_length']} tokens")
+    return {"pad_id": encoded.pad_id, "pad_left": encoded.pad_left, "truncated": encoded.truncated, "notes": notes}
+
+
+def do_fine_tune(work: Work) -> dict[str, Any]:
+    params = work.job.params
+    settings = FineTune(**params["settings"])
+    split = read_data(work.input("data"))
+    model = load(
+        work.job.local["source"],
+        params["labels"],
+        pad_token=params["pad_token"],
+        revision=params["revision"],
+        max_length=params["max_length"],
+        device=work.job.local["device"],
+        seed=settings.seed,
+        new_head=True,
+    )
+    place = {label: c for c, label in enumerate(fold_classes(model.labels, split))}  # label of the split -> class
+    gold = np.array([place[label] for label in split.gold])
+    scratch = work.store.scratch(work.job.key)
+    kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
+    for step, folder in kept.items():
+        folder.rename(work.folder / f"step-{step}")
+    model.tokenizer.save_pretrained(work.folder / "tokenizer")
+    return {}
+
+
+def do_reference(work: Work) -> dict[str, Any]:
+    encoded = work.encoded()
+    chosen = sample_indices(len(encoded), work.job.params["sample"], work.job.params["seed"])
+    found = reference(work.model(), encoded.take(chosen), work.progress)
+    arrays = {
+        "indices": chosen,
+        "logits": found.logits,
+        "head_means": found.means.heads.numpy(),
+        "mlp_means": found.means.mlps.numpy(),
+    }
+    save_file(arrays, work.folder / "reference.safetensors")
+    return {"tokens": found.means.tokens}
+
+
+def do_search(work: Work) -> dict[str, Any]:
+    params = work.job.params
+    chosen, shared = read_reference(work.input("reference"))
+    settings = L0(**params["settings"])
+    scratch = work.store.scratch(work.job.key) / "state.safetensors"
+    saved_at = time.monotonic()
+
+    def save(state: State) -> None:
+        nonlocal saved_at
+        if time.monotonic() - saved_at > SAVE_EVERY:
+            state.save(scratch)
+            saved_at = time.monotonic()
+
+    found = l0_search(
+        work.model(),
+        work.encoded().take(chosen),
+        shared,
+        settings,
+        params["seed"],
+        params["ablate"],
+        work.progress,
+        State.load(scratch) if scratch.exists() else None,
+        save,
+    )
+    found.mask.save(work.folder / "mask.safetensors")
+    save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
+    found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
+    return {"units": len(found.mask)}
+
+
+def do_predict(work: Work) -> dict[str, Any]:
+    model = work.model()
+    mask, means = model.units.full(), None
+    if "search" in work.job.inputs:
+        mask = Mask.load(work.input("search").path("mask.safetensors"))
+        means = read_reference(work.input("reference"))[1].means
+    ablate = work.job.params.get("ablate", "mean")
+    logits = logits_of(model, mask, work.encoded(), ablate, means, progress=work.progress)
+    save_file({"logits": logits}, work.folder / "logits.safetensors")
+    return {"units": vars(model.units)}
+
+
+KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
+    "encode": do_encode,
+    "fine_tune": do_fine_tune,
+    "reference": do_reference,
+    "search": do_search,
+    "predict": do_predict,
+}
+
+
+# entries back into objects
+
+
+def write_data(split: Split, folder: Path) -> dict[str, Any]:
+    split.frame.to_parquet(folder / "examples.parquet", index=False)
+    return {"name": split.name, "labels": list(split.labels), "fold": dict(split.fold), "examples": len(split)}
+
+
+def read_data(entry: Entry) -> Split:
+    frame = pd.read_parquet(entry.path("examples.parquet"))
+    return Split(entry.meta["name"], frame, tuple(entry.meta["labels"]), entry.meta["fold"])
+
+
+def read_encoded(entry: Entry) -> Encoded:
+    arrays = load_file(entry.path("tokens.safetensors"))
+    meta = entry.meta
+    return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["pad_left"], meta["truncated"])
+
+
+def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
+    """(which examples, what the full model makes of them)"""
+    arrays = load_file(entry.path("reference.safetensors"))
+    means = Means(torch.from_numpy(arrays["head_means"]), torch.from_numpy(arrays["mlp_means"]), entry.meta["tokens"])
+    return arrays["indices"], Reference(arrays["logits"], means)
+
+
+def read_logits(entry: Entry) -> np.ndarray:
+    return load_file(entry.path("logits.safetensors"))["logits"]

@@ -1,0 +1,229 @@
+"""Run a study, or go on with it: plan, do what is missing, make the tables and the report."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pandas as pd
+
+from corewood.errors import InputError
+from corewood.report.page import write_report
+from corewood.spec import StudySpec
+from corewood.store.store import META, Store, file_digest
+from corewood.study.collect import Tables, collect
+from corewood.study.engines import Engine, Event
+from corewood.study.job import Job
+from corewood.study.jobs import write_data
+from corewood.study.plan import Plan, make_plan
+
+MANIFEST = ".corewood-report"
+
+
+class Listener(Protocol):
+    """Whoever shows what is going on."""
+
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
+    def say(self, line: str) -> None: ...
+    def event(self, job: Job, event: Event) -> None: ...
+
+
+class Silent:
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
+    def say(self, line: str) -> None: ...
+    def event(self, job: Job, event: Event) -> None: ...
+
+
+@dataclass
+class Outcome:
+    plan: Plan
+    tables: Tables
+    report: Path  # folder with report.html, figures and tables, inside the store
+    holes: dict[str, str] = field(default_factory=dict)  # title of a job -> why it has no result
+    seconds: float = 0.0
+    computed: int = 0
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes
+
+
+def state_of(plan: Plan, store: Store) -> dict[str, str]:
+    """Key -> done, missing, 'damaged: ...' or 'failed: ...'."""
+    states = {}
+    for job in plan.jobs:
+        if store.has(job.kind, job.key):
+            damage = store.damage(job.kind, job.key)
+            states[job.key] = f"damaged: {damage}" if damage else "done"
+        elif store.folder(job.kind, job.key).exists():
+            states[job.key] = "damaged: meta.json is missing"
+        else:
+            failure = store.failure(job.key)
+            states[job.key] = f"failed: {failure}" if failure else "missing"
+    return states
+
+
+def run_study(
+    spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None
+) -> Outcome:
+    """Run what is missing. A failed job is a hole with a reason; the others go on."""
+    listener = listener or Silent()
+    started = time.monotonic()
+    plan = make_plan(spec, base)
+    store.check_writable()
+    states = state_of(plan, store)
+    for job in plan.jobs:
+        if states[job.key].startswith("damaged"):
+            listener.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
+            store.discard(job.kind, job.key)
+    missing = [job for job in plan.jobs if states[job.key] != "done"]
+    listener.planned(plan, missing)
+    for name, job in plan.data.items():
+        store_data(plan, name, job, store, listener)
+    by_key = {job.key: job for job in plan.jobs}
+    reasons: dict[str, str] = {}
+
+    def tell(event: Event) -> None:
+        job = by_key[event.key]
+        if event.state == "failed":
+            reasons[job.title] = event.detail
+            store.fail(job.key, event.detail)
+        elif event.state == "blocked":
+            lost = [by_key[k].title for k in job.needs() if k in by_key and by_key[k].title in reasons]
+            reasons[job.title] = f"needs {lost[0]}" if lost else "needs a job that failed"
+        elif event.state == "done":
+            store.forget_failure(job.key)
+            for note in store.get(job.kind, job.key).meta.get("notes", []):
+                listener.say(note)
+        assert listener is not None
+        listener.event(job, event)
+
+    if missing:
+        engine.run(missing, store, tell)
+    return finish(plan, store, reasons, listener, started, len(missing) - len(reasons))
+
+
+def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
+    """The report of what is done, without running anything."""
+    started = time.monotonic()
+    plan = make_plan(spec, base)
+    states = state_of(plan, store)
+    holes = {job.title: states[job.key] for job in plan.jobs if states[job.key] != "done"}
+    holes = {title: "not run yet" if state == "missing" else state for title, state in holes.items()}
+    if len(holes) == len(plan.jobs):
+        raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
+    return finish(plan, store, holes, listener or Silent(), started, 0)
+
+
+def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
+    """Tables and report; both are entries of the store like any other."""
+    tables_job = Job.make("tables", "tables", {"study": plan.spec.name, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]})
+    tables = stored_tables(tables_job, plan, store, reasons, listener)
+    report = stored_report(tables_job, plan, store, tables, listener)
+    return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
+
+
+def estimate(jobs: Sequence[Job], store: Store, workers: int) -> float | None:
+    """Seconds these jobs may take, from what jobs of their kinds took in this store; None without such jobs."""
+    total = 0.0
+    for kind in {job.kind for job in jobs}:
+        folders = sorted((store.root / "entries" / kind).glob("*"))[:50]
+        metas = [store.get(kind, f.name).meta for f in folders if store.has(kind, f.name)]
+        work = sum(m.get("work", 0) for m in metas)
+        if not work:
+            return None
+        pace = sum(m.get("seconds", 0.0) for m in metas) / work
+        alone = 1 if kind == "fine_tune" else workers
+        total += sum(job.work for job in jobs if job.kind == kind) * pace / alone
+    return total
+
+
+def store_data(plan: Plan, name: str, job: Job, store: Store, listener: Listener) -> None:
+    damage = store.damage("data", job.key) if store.folder("data", job.key).exists() else "missing"
+    if damage is None:
+        return
+    if damage != "missing":
+        listener.say(f"{job.title}: its stored copy is damaged: {damage}; it is written again")
+        store.discard("data", job.key)
+    meta: dict[str, object] = {"title": job.title}
+    with store.writing("data", job.key, meta) as folder:
+        meta |= write_data(plan.splits[name], folder)
+
+
+def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], listener: Listener) -> Tables:
+    if not store.has("tables", job.key) or store.damage("tables", job.key):
+        store.discard("tables", job.key)
+        listener.say("tables: collecting")
+        with store.writing("tables", job.key, {"title": "tables", "study": plan.spec.name}) as folder:
+            for name, table in collect(plan, store, holes).items():
+                table.to_parquet(folder / f"{name}.parquet", index=False)
+                table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    entry = store.get("tables", job.key)
+    return {path.stem: pd.read_parquet(path) for path in sorted(entry.folder.glob("*.parquet"))}
+
+
+def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, listener: Listener) -> Path:
+    about = provenance(plan, store)
+    job = Job.make("report", "report", {"about": about}, {"tables": tables_job})
+    if not store.has("report", job.key) or store.damage("report", job.key):
+        store.discard("report", job.key)
+        listener.say("report: drawing")
+        with store.writing("report", job.key, {"title": "report", "study": plan.spec.name}) as folder:
+            write_report(tables, about, folder)
+            shutil.copytree(
+                store.get("tables", tables_job.key).folder, folder / "tables", ignore=shutil.ignore_patterns(META)
+            )
+    return store.get("report", job.key).folder
+
+
+def provenance(plan: Plan, store: Store) -> dict[str, object]:
+    """What the report says about where it comes from."""
+    spec = plan.spec
+    notes = [*plan.notes]
+    versions: dict[str, str] = {}
+    seconds = 0.0
+    for job in plan.jobs:
+        if store.has(job.kind, job.key):
+            meta = store.get(job.kind, job.key).meta
+            notes += meta.get("notes", [])
+            seconds += meta.get("seconds", 0.0)
+            versions |= meta.get("versions", {})
+    return {
+        "name": spec.name,
+        "title": spec.title or spec.name,
+        "model": spec.model.checkpoint,
+        "study": spec.model_dump(mode="json", exclude_defaults=True),
+        "labels": dict(plan.mapping),
+        "classes": list(plan.classes),
+        "examples": {name: len(split) for name, split in plan.splits.items()},
+        "notes": notes,
+        "versions": versions,
+        "ablate": spec.ablate,
+        "job_seconds": round(seconds),
+    }
+
+
+def deliver(report: Path, out: Path) -> Path:
+    """Copy a report to where the user wants it, without touching anything that is not ours."""
+    listing = out / MANIFEST
+    ours: dict[str, str] = {}
+    if listing.exists():
+        ours = dict(line.split("  ", 1)[::-1] for line in listing.read_text(encoding="utf-8").splitlines() if line)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists and is not a report of Corewood's; choose another folder with --out")
+    new = {str(p.relative_to(report)): p for p in sorted(report.rglob("*")) if p.is_file() and p.name != META}
+    changed = [name for name in new if (out / name).exists() and file_digest(out / name) not in (ours.get(name), file_digest(new[name]))]
+    if changed:
+        raise InputError(f"{out / changed[0]}: was changed since Corewood wrote it; move it away or choose another --out")
+    for name, path in new.items():
+        target = out / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        shutil.copyfile(path, part)
+        part.replace(target)
+    listing.write_text("".join(f"{file_digest(p)}  {name}\n" for name, p in new.items()), encoding="utf-8")
+    return out / "report.html"
