@@ -11,12 +11,10 @@ cw.core(masks)
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-__version__ = version("corewood")
-
 if TYPE_CHECKING:
+    __version__: str
     from corewood.analyse.core import Core, core
     from corewood.analyse.generalisation import effective_size, spread
     from corewood.analyse.heads import agreement
@@ -54,6 +52,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Names are looked up when first used: importing corewood does not import torch."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("corewood")
     if name not in _WHERE:
         raise AttributeError(f"module 'corewood' has no attribute {name!r}")
     found = getattr(import_module(f"corewood.{_WHERE[name]}"), name)

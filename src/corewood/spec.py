@@ -115,9 +115,7 @@ def _task_kind(value: object) -> str:
     return "files"
 
 
-TaskSpec = Annotated[
-    Annotated[GeneratedTask, Tag("generated")] | Annotated[FilesTask, Tag("files")], Discriminator(_task_kind)
-]
+TaskSpec = Annotated[Annotated[GeneratedTask, Tag("generated")] | Annotated[FilesTask, Tag("files")], Discriminator(_task_kind)]
 
 
 class FineTune(Spec):
@@ -182,7 +180,8 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
     ramp = 6500 + 50 * percent
     steps = round(ramp + 6 * percent)
     return dict(
-        steps=steps, ramp=ramp / steps, batch=128, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch", constraint="lagrangian",
+        steps=steps, ramp=ramp / steps, batch=128, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
+        constraint="lagrangian",
         measure="sampled", dropout=True, final="threshold", threshold=0.5 if sparsity <= 0.6 else 0.35,
     )  # fmt: skip
 
@@ -267,7 +266,7 @@ def read_study(path: str | Path, changes: list[str] | None = None) -> StudySpec:
 
 def parse_study(text: str, source: str, changes: list[str] | None = None) -> StudySpec:
     try:
-        raw = yaml.load(text, Loader=_Loader)  # noqa: S506  (_Loader is a SafeLoader)
+        raw = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as problem:
         raise StudyError(source, [" ".join(str(problem).split())]) from None
     if not isinstance(raw, dict):
@@ -293,7 +292,7 @@ def _apply(raw: dict[Any, Any], change: str) -> None:
     if not isinstance(place, dict):
         raise InputError(f"--set {change}: {'.'.join(parents)} is not a mapping in this study")
     try:
-        place[last] = yaml.load(value, Loader=_Loader)  # noqa: S506
+        place[last] = yaml.load(value, Loader=_Loader)
     except yaml.YAMLError:
         raise InputError(f"--set {change}: the value is not valid YAML; quote it") from None
 

@@ -15,13 +15,15 @@ SAME = 0.03  # in-domain accuracies that differ by at most three points count as
 
 
 def subnetworks(accuracy: pd.DataFrame) -> pd.DataFrame:
-    return accuracy[accuracy["subnetwork"] != FULL]
+    rows: pd.DataFrame = accuracy[accuracy["subnetwork"] != FULL]
+    return rows
 
 
 def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
     """The rows of the full model at the checkpoint that was pruned: the last."""
     rows = accuracy[accuracy["subnetwork"] == FULL]
-    return rows[rows["checkpoint"] == rows["checkpoint"].max()]
+    last: pd.DataFrame = rows[rows["checkpoint"] == rows["checkpoint"].max()]
+    return last
 
 
 def spread(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +72,8 @@ def widest_pair(values: pd.Series, in_domain: pd.Series) -> tuple[float, str, st
     if not len(values):
         return float("nan"), "", ""
     low, high = np.unravel_index(np.where(same, gaps, -np.inf).argmax(), gaps.shape)
-    return float(gaps[low, high]), str(values.index[low]), str(values.index[high])
+    names = [str(name) for name in values.index]
+    return float(gaps[low, high]), names[low], names[high]
 
 
 def dynamics(accuracy: pd.DataFrame) -> pd.DataFrame:

@@ -55,6 +55,12 @@ def command(store: StoreFolder = STORE) -> None:
     except CorewoodError as problem:
         line(False, "store", str(problem))
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-    line(None, "browser", f"{browser} (only the project's own tests need one)" if browser else "none found; only the project's own tests need one")
+    line(
+        None,
+        "browser",
+        f"{browser} (only the project's own tests need one)"
+        if browser
+        else "none found; only the project's own tests need one",
+    )
     if problems:
         raise SystemExit(1)

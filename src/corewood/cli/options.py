@@ -17,7 +17,5 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")
-]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")]
 STORE = Path("corewood-store")

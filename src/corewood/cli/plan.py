@@ -54,5 +54,9 @@ def command(
         console.print("Everything is done: running it again computes nothing.")
         return
     seconds = estimate(missing, results, workers or cores())
-    cost = f"about {span(seconds)}, judging by earlier jobs in this store" if seconds is not None else "no timing in this store yet"
+    cost = (
+        f"about {span(seconds)}, judging by earlier jobs in this store"
+        if seconds is not None
+        else "no timing in this store yet"
+    )
     console.print(f"{len(missing)} of {len(plan.jobs)} jobs to do: {cost}.")

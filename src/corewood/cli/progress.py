@@ -97,11 +97,13 @@ class Lines:
                 self.say(f"         {job.title}: {event.done} of {event.total}")
         elif event.state != "started":
             count = f"[{len(self.tally.ended)}/{len(self.tally.jobs)}]"
-            detail = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}[event.state]
+            detail = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}[
+                event.state
+            ]
             self.say(f"{count:9}{job.title}: {event.state} {detail}; {self.tally.left()}".rstrip("; "))
 
 
-class Table_:
+class LiveTable:
     """For a terminal: kinds of jobs with bars, and the jobs that run now."""
 
     def __init__(self, console: Console) -> None:
@@ -141,16 +143,18 @@ class Table_:
                 f"[dim]{part:.0%}[/dim]",
                 f"[dim]{span(time.monotonic() - began)}[/dim]",
             )
-        foot = f"[dim]{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}[/dim]".replace("; [/dim]", "[/dim]")
+        foot = f"[dim]{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}[/dim]".replace(
+            "; [/dim]", "[/dim]"
+        )
         return Group(table, foot)
 
 
 @contextmanager
-def listener() -> Iterator[Lines | Table_]:
+def listener() -> Iterator[Lines | LiveTable]:
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield Lines(console)
         return
-    table = Table_(console)
+    table = LiveTable(console)
     with table.live:
         yield table

@@ -41,7 +41,9 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
     """
     if files is None:
         if name != "overlap":
-            raise InputError(f"task {name!r} needs files={{...}}; the one that needs none is 'overlap'.{nearest(name, ['overlap'])}")
+            raise InputError(
+                f"task {name!r} needs files={{...}}; the one that needs none is 'overlap'.{nearest(name, ['overlap'])}"
+            )
         return read_task(GeneratedTask(generated="overlap", seed=seed, **settings), Path(), seed)[0]
     if "validation" not in files:
         raise InputError("files needs 'validation': the in-domain examples subnetworks are judged on")

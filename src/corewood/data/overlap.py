@@ -171,7 +171,7 @@ OVERLAP = {pair[1]: makers[1] for pair, makers in CASES.items()}
 def unrelated(draw: Draw) -> Pair:
     """Low overlap: any premise, and a hypothesis with a person and a verb that the premise does not have."""
     maker = draw.one(list(OVERLAP.values()) + list(COUNTER.values()))
-    premise, hypothesis = maker(draw)
+    premise, _ = maker(draw)
     used = premise.replace(",", "").split()
     while True:
         a, b = draw.people(2)
@@ -211,9 +211,7 @@ def case_rows(draw: Draw, per_case: int, seen: set[Pair]) -> pd.DataFrame:
     return pd.DataFrame(made, columns=["first", "second", "label", "case", "group"])
 
 
-def overlap(
-    seed: int = 0, train: int = 12_000, validation: int = 1_000, per_case: int = 150, counter: float = 0.02
-) -> Task:
+def overlap(seed: int = 0, train: int = 12_000, validation: int = 1_000, per_case: int = 150, counter: float = 0.02) -> Task:
     """The embedded task. No pair occurs twice, in one split or in two."""
     seen: set[Pair] = set()
     draws = [Draw(random.Random(f"overlap {seed} {part}")) for part in ("train", "validation", "cases")]

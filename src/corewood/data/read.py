@@ -179,7 +179,8 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
         for row in reader:
             if row and len(row) != len(header):
                 raise InputError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; quote fields that hold commas"
+                    f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; "
+                    "quote fields that hold commas"
                 )
             if row:
                 rows.append(row)
@@ -230,9 +231,7 @@ def hub_rows(source: SourceSpec) -> Rows:
 
     assert source.hub is not None
     try:
-        loaded = datasets.load_dataset(
-            source.hub, source.config, split=source.split or "train", revision=source.revision
-        )
+        loaded = datasets.load_dataset(source.hub, source.config, split=source.split or "train", revision=source.revision)
     except Exception as problem:  # datasets raises many kinds; all mean that the set cannot be had
         raise InputError(
             f"hub set {source.hub}: cannot be loaded ({str(problem).splitlines()[0]}); check hub, config and split, "

@@ -34,7 +34,7 @@ class Split:
 
     @property
     def cases(self) -> pd.Series | None:
-        return self.frame["case"] if "case" in self.frame else None
+        return self.frame.get("case")
 
     def head(self, count: int) -> Split:
         return Split(self.name, self.frame.head(count), self.labels, self.fold)

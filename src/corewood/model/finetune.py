@@ -46,7 +46,7 @@ class Ordered(Dataset[int]):
         return int(self.order[place])
 
 
-class Keeper(transformers.TrainerCallback):
+class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
     """Saves at the chosen steps, keeps the model there, leaves one complete resume point, watches the loss."""
 
     def __init__(self, kept: dict[int, Path], steps: int, progress: Progress) -> None:

@@ -54,7 +54,7 @@ class Gates:
     def from_vector(cls, z: Tensor, layers: int, heads: int) -> Gates:
         """([batch,] unit) in flat order: heads row by row, then MLPs."""
         split = layers * heads
-        return cls(z[..., :split].unflatten(-1, (layers, heads)), z[..., split:])
+        return cls(z[..., :split].reshape(*z.shape[:-1], layers, heads), z[..., split:])
 
 
 class Donors:

@@ -46,7 +46,8 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        return self.net.device
+        device: torch.device = self.net.device
+        return device
 
     @property
     def head_width(self) -> int:
@@ -175,7 +176,9 @@ def load(
     words = read_tokenizer(tokenizer or folder, pad_token, revision)
     if labels is not None:
         if not new_head and len(labels) != config.num_labels:
-            raise InputError(f"model {source}: model.labels has {len(labels)} names, the checkpoint {config.num_labels} classes")
+            raise InputError(
+                f"model {source}: model.labels has {len(labels)} names, the checkpoint {config.num_labels} classes"
+            )
         config.id2label = dict(enumerate(labels))
         config.label2id = {name: i for i, name in enumerate(labels)}
     config.pad_token_id = words.pad_token_id
@@ -258,7 +261,8 @@ def self_check(model: Model) -> None:
     z = torch.ones(len(units) + 1, len(units))
     z[1:] -= torch.eye(len(units))
     dead: list[str] = []
-    for rows in torch.arange(len(z)).split(64):
+    for first in range(0, len(z), 64):
+        rows = torch.arange(first, min(first + 64, len(z)))
         inputs = {"input_ids": ids.expand(len(rows), -1).to(model.device)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         plain = model.net(**inputs).logits

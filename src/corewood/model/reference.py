@@ -66,7 +66,7 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
             logits[indices] = model.net(**batch).logits.float().cpu().numpy()
             done += len(indices)
             progress(done, len(sample))
-    heads = (head_sums / tokens).float().unflatten(1, (model.units.heads, model.head_width))
+    heads = (head_sums / tokens).float().reshape(len(layers), model.units.heads, model.head_width)
     return Reference(logits, Means(heads, (torch.stack(mlp_sums) / tokens).float(), tokens))
 
 

@@ -138,9 +138,13 @@ def same_in_domain_chart(tables: Tables) -> Any:
         alt.Chart(table)
         .mark_point(filled=True, size=80, opacity=0.8)
         .encode(
-            x=alt.X("inside:Q", title="accuracy in domain", axis=alt.Axis(format=".1%"), scale=alt.Scale(zero=False, padding=14)),
+            x=alt.X(
+                "inside:Q", title="accuracy in domain", axis=alt.Axis(format=".1%"), scale=alt.Scale(zero=False, padding=14)
+            ),
             y=alt.Y("value:Q", title="mean accuracy over cases", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("size:N", title=None, sort=sizes, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])),
+            color=alt.Color(
+                "size:N", title=None, sort=sizes, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])
+            ),
             shape=alt.Shape("size:N", title=None, sort=sizes),
             column=alt.Column("kind:N", title=None, header=alt.Header(labelExpr="'cases whose answer is ' + datum.label")),
             tooltip=[
@@ -172,7 +176,11 @@ def sparsity_chart(tables: Tables) -> Any:
     base = alt.Chart(table[["target", "where", "mean", "min", "max", "n", "subnetworks"]]).encode(
         x=alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT)),
         color=alt.Color(
-            "where:N", title="click to pick", sort=order, scale=alt.Scale(domain=order, range=cycle(len(order))), legend=alt.Legend(columns=max(1, -(-len(order) // 16)))
+            "where:N",
+            title="click to pick",
+            sort=order,
+            scale=alt.Scale(domain=order, range=cycle(len(order))),
+            legend=alt.Legend(columns=max(1, -(-len(order) // 16))),
         ),
         opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.06)),
     )
@@ -208,7 +216,11 @@ def dynamics_chart(tables: Tables) -> Any:
         x=alt.X("checkpoint:Q", title="fine-tuning step"),
         y=alt.Y("value:Q", title="accuracy of the full model", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])),
         color=alt.Color(
-            "where:N", title="click to pick", sort=order, scale=alt.Scale(domain=order, range=cycle(len(order))), legend=alt.Legend(columns=max(1, -(-len(order) // 16)))
+            "where:N",
+            title="click to pick",
+            sort=order,
+            scale=alt.Scale(domain=order, range=cycle(len(order))),
+            legend=alt.Legend(columns=max(1, -(-len(order) // 16))),
         ),
         strokeWidth=alt.condition(alt.datum.domain == "in-domain", alt.value(4), alt.value(1.6)),
         opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.06)),
@@ -230,7 +242,9 @@ def heads_chart(tables: Tables) -> Any:
         return None
     table = tables["frequencies"].copy()
     table["unit"] = table["index"].astype(str).where(table["kind"] == "head", "MLP")
-    table["name"] = "L" + table["layer"].astype(str) + "." + ("H" + table["index"].astype(str)).where(table["kind"] == "head", "MLP")
+    table["name"] = (
+        "L" + table["layer"].astype(str) + "." + ("H" + table["index"].astype(str)).where(table["kind"] == "head", "MLP")
+    )
     members = set(str(tables["core"].iloc[-1]["members"]).split())
     table["core"] = table["name"].isin(members)
     columns = [str(i) for i in sorted(set(table.loc[table["kind"] == "head", "index"]))] + ["MLP"]
@@ -249,7 +263,12 @@ def heads_chart(tables: Tables) -> Any:
             ],
         )
         cells = base.mark_rect(stroke="white").encode(
-            color=alt.Color("share:Q", title="share of subnetworks that keep it", scale=alt.Scale(domain=[0, 1], range=GREENS), legend=alt.Legend(format=PERCENT, orient="bottom"))
+            color=alt.Color(
+                "share:Q",
+                title="share of subnetworks that keep it",
+                scale=alt.Scale(domain=[0, 1], range=GREENS),
+                legend=alt.Legend(format=PERCENT, orient="bottom"),
+            )
         )
         rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 9, color=MARK, strokeWidth=2.5)
         panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=percent(float(target))))  # type: ignore[arg-type]
@@ -263,18 +282,31 @@ def two_sparsities_chart(tables: Tables) -> Any:
     heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"]
     panels = []
     for _, pair in tables["rank_correlations"].iterrows():
-        wide = heads[heads["target"].isin([pair["target"], pair["other"]])].pivot(index=["layer", "index"], columns="target", values="count")
+        wide = heads[heads["target"].isin([pair["target"], pair["other"]])].pivot(
+            index=["layer", "index"], columns="target", values="count"
+        )
         joint = wide.groupby([pair["target"], pair["other"]]).size().rename("heads").reset_index()
         joint.columns = pd.Index(["one", "other", "heads"])
-        label = "rho undefined: a frequency is constant" if pd.isna(pair["rho"]) else f"Spearman's rho {pair['rho']:.2f} (p {pair['p']:.2g})"
+        label = (
+            "rho undefined: a frequency is constant"
+            if pd.isna(pair["rho"])
+            else f"Spearman's rho {pair['rho']:.2f} (p {pair['p']:.2g})"
+        )
         base = alt.Chart(joint).encode(
-            x=alt.X("one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)),
+            x=alt.X(
+                "one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)
+            ),
             y=alt.Y("other:O", title=f"with {percent(pair['other'])}", sort="descending"),
-            tooltip=[alt.Tooltip("one:O", title=percent(pair["target"])), alt.Tooltip("other:O", title=percent(pair["other"])), "heads:Q"],
+            tooltip=[
+                alt.Tooltip("one:O", title=percent(pair["target"])),
+                alt.Tooltip("other:O", title=percent(pair["other"])),
+                "heads:Q",
+            ],
         )
         cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale=alt.Scale(range=GREENS), title="heads"))
         numbers = base.mark_text(fontSize=11).encode(
-            text="heads:Q", color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value("white"), alt.value(INK))
+            text="heads:Q",
+            color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value("white"), alt.value(INK)),
         )
         panels.append((cells + numbers).properties(width=alt.Step(34), height=alt.Step(30), title=label))
     return alt.vconcat(*[alt.hconcat(*panels[i : i + 2]) for i in range(0, min(len(panels), 6), 2)])
@@ -294,7 +326,12 @@ def sizes_chart(tables: Tables) -> Any:
         alt.Chart(table)
         .mark_tick(thickness=2, size=18, opacity=0.7, color=GREENS[4])
         .encode(
-            x=alt.X("share:Q", title="share of the full model that stays", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])),
+            x=alt.X(
+                "share:Q",
+                title="share of the full model that stays",
+                axis=alt.Axis(format=PERCENT),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
             y=alt.Y("currency:N", sort=list(names.values()), title=None),
             row=alt.Row("part:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
             tooltip=["subnetwork:N", "currency:N", alt.Tooltip("share:Q", format=".3f"), "heads:Q", "mlps:Q"],
@@ -317,11 +354,19 @@ def trajectories_chart(tables: Tables) -> Any:
         x=alt.X("step:Q", title="search step"),
         color=alt.Color("part:N", title=None, sort=sizes, scale=alt.Scale(domain=sizes, range=LINES)),
         detail="subnetwork:N",
-        tooltip=["subnetwork:N", "step:Q", *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("target", "expected", "sampled", "kl", "live", "gap"))],
+        tooltip=[
+            "subnetwork:N",
+            "step:Q",
+            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("target", "expected", "sampled", "kl", "live", "gap")),
+        ],
     )
-    sparsity = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT)))
+    sparsity = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
+        y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT))
+    )
     target = base.mark_line(strokeDash=[4, 3], strokeWidth=2, color=INK).encode(y="target:Q", color=alt.value(INK))
-    kl = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("kl:Q", title="KL from the full model", scale=alt.Scale(type="symlog", constant=0.01)))
+    kl = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
+        y=alt.Y("kl:Q", title="KL from the full model", scale=alt.Scale(type="symlog", constant=0.01))
+    )
     gap = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("gap:Q", title="soft gates against final mask"))
     panels = [p.properties(width=230, height=190) for p in (sparsity + target, kl, gap)]
     return alt.hconcat(*panels)
@@ -344,13 +389,15 @@ CHARTS: tuple[tuple[str, str, str, Callable[[Tables], Any]], ...] = (
     (
         "sparsity",
         "Accuracy against sparsity",
-        "Lines join the means over seeds, bars span from the worst to the best. Click a name to see it alone; shift-click adds.",
+        "Lines join the means over seeds, bars span from the worst to the best. Click a name to see "
+        "it alone; shift-click adds.",
         sparsity_chart,
     ),
     (
         "heads",
         "Which heads survive",
-        "Dark heads are kept by most subnetworks. A red ring marks the core: heads that every subnetwork keeps, at every sparsity.",
+        "Dark heads are kept by most subnetworks. A red ring marks the core: heads that every "
+        "subnetwork keeps, at every sparsity.",
         heads_chart,
     ),
     (
@@ -369,7 +416,8 @@ CHARTS: tuple[tuple[str, str, str, Callable[[Tables], Any]], ...] = (
     (
         "trajectories",
         "How each search went",
-        "The dashed line is the target. A search whose gates end far from its final mask, or whose KL is high, deserves less trust.",
+        "The dashed line is the target. A search whose gates end far from its final mask, or whose KL is high, "
+        "deserves less trust.",
         trajectories_chart,
     ),
 )  # fmt: skip

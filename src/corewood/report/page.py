@@ -84,7 +84,11 @@ def subnetwork_table(tables: Tables) -> str:
     last = accuracy[accuracy["checkpoint"] == accuracy["checkpoint"].max()]
     cases = judged(last)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
-    table = tables["sizes"].set_index("subnetwork")[["target", "seed", "heads", "mlps", "units", "encoder_share", "all_share"]].copy()
+    table = (
+        tables["sizes"]
+        .set_index("subnetwork")[["target", "seed", "heads", "mlps", "units", "encoder_share", "all_share"]]
+        .copy()
+    )
     inside = last[last["domain"] == "in-domain"].set_index("subnetwork")
     table["in domain"] = inside["value"]
     table["agrees with full"] = inside["agreement"]
@@ -99,17 +103,35 @@ def subnetwork_table(tables: Tables) -> str:
         cells = []
         for column, value in row.items():
             known = not pd.isna(value)
-            shown = "–" if not known else f"{100 * value:.1f} %" if column in shares else f"{value:.3f}" if column == "KL" else f"{value:.0f}"
+            shown = (
+                "–"
+                if not known
+                else f"{100 * value:.1f} %"
+                if column in shares
+                else f"{value:.3f}"
+                if column == "KL"
+                else f"{value:.0f}"
+            )
             cells.append(f'<td data-value="{value if known else -1}">{shown}</td>')
         body.append(f'<tr><td data-value="{escape(str(name))}">{escape(str(name))}</td>{"".join(cells)}</tr>')
-    return f'<div class="wide"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    return (
+        f'<div class="wide"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    )
 
 
 def provenance(tables: Tables, about: Mapping[str, Any]) -> str:
     def rows(pairs: Mapping[str, Any]) -> str:
-        return "<table>" + "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in pairs.items()) + "</table>"
+        return (
+            "<table>"
+            + "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in pairs.items())
+            + "</table>"
+        )
 
-    stand_in = {"mean": "its mean over non-padding tokens of the sample", "zero": "zero", "resample": "its value in another example"}
+    stand_in = {
+        "mean": "its mean over non-padding tokens of the sample",
+        "zero": "zero",
+        "resample": "its value in another example",
+    }
     parts = [
         f"<p>A removed unit is replaced by {stand_in[about['ablate']]}. Intervals are Wilson's, 95 %. "
         f"Cases whose gold label is one and the same measure recall of that label.</p>",
@@ -120,7 +142,9 @@ def provenance(tables: Tables, about: Mapping[str, Any]) -> str:
         core = tables["core"].copy()
         for column in ("expected", "p", "expected_layers", "p_layers"):
             core[column] = core[column].map(lambda v: f"{v:.3g}")
-        core.columns = pd.Index(["core of", "masks", "heads", "by chance", "p", "by chance, same layers", "p", "MLPs", "members"])
+        core.columns = pd.Index(
+            ["core of", "masks", "heads", "by chance", "p", "by chance, same layers", "p", "MLPs", "members"]
+        )
         parts.append("<h3>The core by definition</h3>" + core.to_html(index=False, border=0))
     if about["notes"]:
         parts.append("<h3>Notes</h3><ul>" + "".join(f"<li>{escape(n)}</li>" for n in about["notes"]) + "</ul>")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 Tables = Mapping[str, pd.DataFrame]
+QUESTION = "Does a subnetwork of this size still handle the hard cases?"
 MARGIN = 0.03  # a case that falls by more than three points is not kept
 
 
@@ -41,12 +42,16 @@ def judged(spread: pd.DataFrame) -> pd.DataFrame:
     return spread[(spread["case"] != "all") | ~spread["dataset"].isin(cased)]
 
 
+def largest(rows: pd.DataFrame, by: pd.Series) -> pd.Series:
+    return rows.iloc[int(by.to_numpy().argmax())]
+
+
 def headline(spread: pd.DataFrame, model: str) -> str:
     cases = judged(spread)
     cases = cases[cases["domain"] == "challenge"]
     if cases.empty:
         return f"Subnetworks of {model}: no challenge set was given, so how they generalise is not known."
-    widest = cases.loc[cases["range_same"].idxmax()]
+    widest = largest(cases, cases["range_same"])
     if widest["range_same"] <= MARGIN:
         return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."
     return (
@@ -60,13 +65,13 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     inside = rows[rows["domain"] == "in-domain"].iloc[0]
     cases = rows[rows["domain"] == "challenge"]
     text = (
-        f"With {100 * target:g} % of the units removed, {inside['subnetworks']} subnetworks keep {span(inside['min'], inside['max'])} "
-        f"in domain (full model: {pct(inside['full'])})."
+        f"With {100 * target:g} % of the units removed, {inside['subnetworks']} subnetworks keep "
+        f"{span(inside['min'], inside['max'])} in domain (full model: {pct(inside['full'])})."
     )
     if cases.empty:
         return [text]
     hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
-    widest = cases.loc[cases["range_same"].idxmax()]
+    widest = largest(cases, cases["range_same"])
     text += (
         f" On the challenge cases they range from {pct(cases['min'].min())} to {pct(cases['max'].max())}; the widest is "
         f"“{name(widest)}”: {pct(widest['min'])} to {pct(widest['max'])} (full model: {pct(widest['full'])})."
@@ -75,11 +80,11 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     if hard.empty:
         verdict = "The full model itself handles none of the cases."
     elif lost.empty:
-        verdict = f"Does a subnetwork of this size still handle the hard cases? Yes: all {len(hard)} that the full model handles are kept within three points, on average."
+        verdict = f"{QUESTION} Yes: all {len(hard)} that the full model handles stay within three points of it, on average."
     else:
-        worst = lost.loc[(lost["full"] - lost["mean"]).idxmax()]
+        worst = largest(lost, lost["full"] - lost["mean"])
         verdict = (
-            f"Does a subnetwork of this size still handle the hard cases? No: {len(lost)} of the {len(hard)} that the full model handles lose more "
+            f"{QUESTION} No: {len(lost)} of the {len(hard)} that the full model handles lose more "
             f"than three points on average, most of all “{name(worst)}” ({pct(worst['full'])} to {pct(worst['mean'])})."
         )
     return [text, verdict]
@@ -95,6 +100,6 @@ def core_point(tables: Tables) -> list[str]:
     row = tables["core"].iloc[-1]
     return [
         f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
-        f"(p {row['p']:.2g}), and {row['expected_layers']:.2g} if it kept as many heads in each layer (p {row['p_layers']:.2g}). "
+        f"(p {row['p']:.2g}), or {row['expected_layers']:.2g} with as many heads in each layer (p {row['p_layers']:.2g}). "
         f"{row['mlps']} MLPs are in all of them."
     ]

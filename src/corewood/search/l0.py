@@ -32,6 +32,7 @@ TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
 EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
+QUANTILES = 64  # points of that grid
 ADAM = (0.9, 0.999, 1e-8)
 COLUMNS = ("step", "target", "expected", "sampled", "kl", "live", "gap")  # of the trajectory
 
@@ -45,6 +46,12 @@ def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
 def closed_probability(log_alpha: Tensor) -> Tensor:
     """P(z = 0) = sigmoid(T log(-LOW / HIGH) - log_alpha)."""
     return torch.sigmoid(TEMPERATURE * math.log(-LOW / HIGH) - log_alpha)
+
+
+def mean_gate(log_alpha: Tensor) -> Tensor:
+    """E[z] of every unit, over a grid of the noise."""
+    u = (torch.arange(QUANTILES) + 0.5) / QUANTILES
+    return sample_gates(log_alpha, u[:, None]).mean(0)
 
 
 def target_at(step: int, settings: L0) -> float:
@@ -65,7 +72,7 @@ def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
     for _ in range(50):
         middle = (low + high) / 2
         shifted = (log_alpha + middle).clamp(-LIMIT, LIMIT)
-        if float(closed_probability(shifted).mean()) > sparsity:
+        if 1 - float(mean_gate(shifted).mean()) > sparsity:
             low = middle
         else:
             high = middle
@@ -112,7 +119,10 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     count = state.step + 1
     first = beta1 * state.first + (1 - beta1) * gradient
     second = beta2 * state.second + (1 - beta2) * gradient**2
-    move = (first / (1 - beta1**count)) / ((second / (1 - beta2**count)).sqrt() + epsilon)
+    scale = second / (1 - beta2**count)
+    if settings.constraint == "exact":
+        scale = scale[:-2].mean()
+    move = (first / (1 - beta1**count)) / (scale.sqrt() + epsilon)
     factor = rate_at(state.step, settings)
     gates, lambdas = state.values[:-2], state.values[-2:]
     gates = gates * (1 - factor * settings.rate * settings.decay) - factor * settings.rate * move[:-2]
@@ -176,7 +186,9 @@ def step(
     z = sample_gates(log_alpha, u)
     if settings.dropout:
         torch.manual_seed(stream(seed, state.step))
-    with gated(model, Gates.from_vector(z.to(model.device), units.layers, units.heads), ablate, reference.means, seed + state.step):
+    with gated(
+        model, Gates.from_vector(z.to(model.device), units.layers, units.heads), ablate, reference.means, seed + state.step
+    ):
         logits = model.net(**sample.batch(indices, model.device)).logits.float().cpu()
     full = torch.from_numpy(reference.logits[indices])
     kl = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="batchmean")

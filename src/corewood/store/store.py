@@ -161,9 +161,13 @@ class Store:
             yield
         except OSError as problem:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreError(f"{self.root}: the disk is full; free some space and run again: finished jobs are kept") from None
+                raise StoreError(
+                    f"{self.root}: the disk is full; free some space and run again: finished jobs are kept"
+                ) from None
             if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-                raise StoreError(f"{self.root}: cannot be written ({problem.strerror}); choose another folder with --store") from None
+                raise StoreError(
+                    f"{self.root}: cannot be written ({problem.strerror}); choose another folder with --store"
+                ) from None
             raise
 
     def check_writable(self) -> None:

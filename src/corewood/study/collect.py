@@ -31,7 +31,9 @@ def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
     masks = {row.name: read_mask(row, store) for row in found}
     tables: Tables = {"accuracy": accuracy_table(plan, store, rows)}
     columns = ["subnetwork", "target", "seed", "layer", "kind", "index", "kept"]
-    tables["masks"] = stack([masks[r.name].table().assign(subnetwork=r.name, target=r.target, seed=r.seed) for r in found], columns)
+    tables["masks"] = stack(
+        [masks[r.name].table().assign(subnetwork=r.name, target=r.target, seed=r.seed) for r in found], columns
+    )
     if found:
         job = found[0].predictions[plan.datasets[0]]
         units = Units(**store.get(job.kind, job.key).meta["units"])

@@ -168,4 +168,3 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     jobs += [job for row in rows for job in row.predictions.values() if job not in full_last]
     mapping = {n: describe(classes, splits[n]) for n in datasets}
     return Plan(spec, splits, data, tuple(jobs), tuple(rows), tuple(classes), mapping, tuple(notes))
-

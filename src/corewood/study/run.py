@@ -67,9 +67,7 @@ def state_of(plan: Plan, store: Store) -> dict[str, str]:
     return states
 
 
-def run_study(
-    spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None
-) -> Outcome:
+def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
     listener = listener or Silent()
     started = time.monotonic()
@@ -121,7 +119,9 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
 
 def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    tables_job = Job.make("tables", "tables", {"study": plan.spec.name, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]})
+    tables_job = Job.make(
+        "tables", "tables", {"study": plan.spec.name, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]}
+    )
     tables = stored_tables(tables_job, plan, store, reasons, listener)
     report = stored_report(tables_job, plan, store, tables, listener)
     return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
@@ -174,9 +174,7 @@ def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, lis
         listener.say("report: drawing")
         with store.writing("report", job.key, {"title": "report", "study": plan.spec.name}) as folder:
             write_report(tables, about, folder)
-            shutil.copytree(
-                store.get("tables", tables_job.key).folder, folder / "tables", ignore=shutil.ignore_patterns(META)
-            )
+            shutil.copytree(store.get("tables", tables_job.key).folder, folder / "tables", ignore=shutil.ignore_patterns(META))
     return store.get("report", job.key).folder
 
 
@@ -216,7 +214,11 @@ def deliver(report: Path, out: Path) -> Path:
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: exists and is not a report of Corewood's; choose another folder with --out")
     new = {str(p.relative_to(report)): p for p in sorted(report.rglob("*")) if p.is_file() and p.name != META}
-    changed = [name for name in new if (out / name).exists() and file_digest(out / name) not in (ours.get(name), file_digest(new[name]))]
+    changed = [
+        name
+        for name in new
+        if (out / name).exists() and file_digest(out / name) not in (ours.get(name), file_digest(new[name]))
+    ]
     if changed:
         raise InputError(f"{out / changed[0]}: was changed since Corewood wrote it; move it away or choose another --out")
     for name, path in new.items():

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corewood.errors import InputError, StudyError
+from corewood.spec import L0, SearchSpec, kept_units, parse_study, read_study
+
+ROOT = Path(__file__).parents[2]
+GOOD = """
+name: mine
+model: some/folder
+task:
+  validation: {path: dev.csv, text: [a, b], label: gold}
+search: {sparsity: 0.5}
+"""
+
+
+def mistakes(text: str) -> str:
+    with pytest.raises(StudyError) as caught:
+        parse_study(text, "mine.yaml")
+    return str(caught.value)
+
+
+def test_a_small_study_is_enough() -> None:
+    spec = parse_study(GOOD, "mine.yaml")
+    assert spec.model.checkpoint == "some/folder"
+    assert spec.search.seed_list == (0, 1, 2, 3, 4, 5)
+    assert spec.search.sparsity == (0.5,)
+    assert spec.fine_tune is None
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_shipped_study_loads_and_says_what_it_is(path: Path) -> None:
+    assert read_study(path).name == path.stem
+    assert path.read_text(encoding="utf-8").startswith("#")
+
+
+def test_all_mistakes_are_shown_together_with_the_nearest_name() -> None:
+    message = mistakes(
+        GOOD.replace("label: gold", "lable: gold").replace("sparsity: 0.5", "sparsity: 1.5, seedz: 3") + "fine_tun: {steps: 3}\n"
+    )
+    assert "mine.yaml: 4 mistakes" in message
+    assert "task.validation.lable: unknown key. Did you mean 'label'?" in message
+    assert "search.seedz: unknown key. Did you mean 'seeds'?" in message
+    assert "fine_tun: unknown key. Did you mean 'fine_tune'?" in message
+    assert "fraction of units removed and must lie between 0 and 1" in message
+
+
+@pytest.mark.parametrize("sparsity", ["0", "1", "-0.5", "50", "[0.5, 1.0]"])
+def test_sparsity_outside_the_open_interval(sparsity: str) -> None:
+    assert "must lie between 0 and 1" in mistakes(GOOD.replace("0.5", sparsity))
+
+
+def test_unknown_key_without_a_near_name_lists_what_is_allowed() -> None:
+    assert "Allowed here: name, title, model, task" in mistakes(GOOD + "zzz: 1\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model: some/folder", "model: missing"),
+        ("path: dev.csv, ", "exactly one of 'path'"),
+        ("name: mine", "name: missing"),
+    ],
+)
+def test_missing_parts_are_named(change: str, message: str) -> None:
+    assert message in mistakes(GOOD.replace(change, ""))
+
+
+def test_fine_tuning_needs_examples() -> None:
+    assert "fine_tune needs task.train" in mistakes(GOOD + "fine_tune: {steps: 10}\n")
+
+
+def test_yaml_traps() -> None:
+    spec = parse_study(GOOD + "task: {generated: overlap}\nfine_tune: {steps: 9, learning_rate: 1e-5}\n".replace("task: {generated: overlap}\n", "")
+                       .replace("fine_tune", "ablate: zero\n#"), "x")  # fmt: skip
+    assert spec.ablate == "zero"
+    tuned = parse_study("name: a\nmodel: b\ntask: {generated: overlap}\nsearch: {sparsity: 0.5}\nfine_tune: {steps: 9, learning_rate: 1e-5}", "x")
+    assert tuned.fine_tune is not None
+    assert tuned.fine_tune.learning_rate == 1e-5  # YAML reads 1e-5 as text
+    assert "put the label in quotes" in mistakes(GOOD.replace("label: gold", "label: gold, labels: {0: no}"))
+    assert "stands twice" in mistakes(GOOD + "name: other\n")
+    assert "must be a mapping" in mistakes("- a\n- b\n")
+    assert "mine.yaml" in mistakes("name: [unclosed\n")
+
+
+def test_set_changes_one_value() -> None:
+    spec = parse_study(GOOD, "x", ["search.seeds=12", "model.max_length=32", "ablate=zero"])
+    assert len(spec.search.seed_list) == 12
+    assert spec.model.checkpoint == "some/folder"
+    assert spec.model.max_length == 32
+    with pytest.raises(InputError, match="write it as key=value"):
+        parse_study(GOOD, "x", ["search.seeds"])
+    with pytest.raises(StudyError, match="Did you mean 'seeds'"):
+        parse_study(GOOD, "x", ["search.seed=1"])
+
+
+def test_a_missing_study_file_says_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    with pytest.raises(InputError, match=r"no such study file\. Did you mean 'good.yaml'"):
+        read_study(tmp_path / "god.yaml")
+
+
+def test_search_settings_are_checked_by_name_and_value() -> None:
+    with pytest.raises(ValueError, match="Did you mean 'steps'"):
+        SearchSpec(sparsity=0.5, settings={"step": 3})
+    with pytest.raises(ValueError, match="steps"):
+        SearchSpec(sparsity=0.5, settings={"steps": 0})
+    assert SearchSpec(sparsity=0.5, settings={"steps": 7}).l0(0.5).steps == 7
+
+
+def test_the_papers_budget() -> None:
+    paper = L0.paper(0.5)
+    assert paper.steps == 9300  # as stated in the methods for 50 %
+    assert paper.ramp * paper.steps == pytest.approx(9000)
+    assert (paper.batch, paper.start, paper.decay, paper.measure) == (128, 10.0, 0.01, "sampled")
+    assert SearchSpec(sparsity=0.7, preset="paper").l0(0.7) == L0.paper(0.7)
+
+
+def test_a_sparsity_that_leaves_no_unit_is_refused() -> None:
+    assert kept_units(78, 0.5) == 39
+    assert kept_units(78, 0.98) == 2
+    with pytest.raises(InputError, match="leaves none; the largest possible is 0.9872"):
+        kept_units(78, 0.999)
