@@ -71,7 +71,9 @@ def tokenizer(padding_side: str = "right", types: bool = True, max_length: int =
     )
 
 
-def net(family: str = "bert", labels: tuple[str, ...] = ("entailment", "non-entailment"), seed: int = 0, **settings: Any) -> Any:
+def net(
+    family: str = "bert", labels: tuple[str, ...] = ("entailment", "non-entailment"), seed: int = 0, **settings: Any
+) -> Any:
     config_class, model_class, extra = FAMILIES[family]
     config = config_class(vocab_size=len(words()) + 5, **{**SIZE, **TOKENS, **extra, **settings})
     config.id2label = dict(enumerate(labels))

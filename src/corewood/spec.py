@@ -149,12 +149,12 @@ class L0(Spec):
     """
 
     sparsity: Sparsity
-    steps: int = Field(120, ge=1)
+    steps: int = Field(200, ge=1)
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
     batch: int = Field(32, ge=1)
     start: float = Field(2.5, description="mean of the initial log_alpha")
     start_std: float = Field(0.3, ge=0)
-    rate: float = Field(0.1, gt=0, description="Adam's rate for the gates")
+    rate: float = Field(0.5, gt=0, description="of the gates")
     lambda_rate: float = Field(1.0, gt=0, description="Adam's rate for the two multipliers")
     decay: float = Field(0.0, ge=0)
     warmup: int = Field(0, ge=0)
@@ -180,7 +180,7 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
     ramp = 6500 + 50 * percent
     steps = round(ramp + 6 * percent)
     return dict(
-        steps=steps, ramp=ramp / steps, batch=128, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
+        steps=steps, ramp=ramp / steps, batch=128, rate=0.1, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
         constraint="lagrangian",
         measure="sampled", dropout=True, final="threshold", threshold=0.5 if sparsity <= 0.6 else 0.35,
     )  # fmt: skip

@@ -72,7 +72,11 @@ def test_unbalanced_quotes_in_tsv_are_plain_text_and_said(tmp_path: Path) -> Non
 
 def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
     features = datasets.Features(
-        {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string"), "gold": datasets.ClassLabel(names=["no", "yes"])}
+        {
+            "premise": datasets.Value("string"),
+            "hypothesis": datasets.Value("string"),
+            "gold": datasets.ClassLabel(names=["no", "yes"]),
+        }
     )
     made = datasets.Dataset.from_dict({"premise": ["a", "b"], "hypothesis": ["c", "d"], "gold": [1, 0]}, features=features)
     datasets.DatasetDict({"dev": made}).save_to_disk(str(tmp_path / "set"))
@@ -115,7 +119,9 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_limit_is_drawn_evenly_over_cases_and_by_seed(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"premise": [str(i) for i in range(100)], "hypothesis": "h", "gold": "x", "kind": ["a"] * 80 + ["b"] * 20})
+    frame = pd.DataFrame(
+        {"premise": [str(i) for i in range(100)], "hypothesis": "h", "gold": "x", "kind": ["a"] * 80 + ["b"] * 20}
+    )
     frame.to_csv(tmp_path / "many.csv", index=False)
     spec = source(tmp_path / "many.csv", case="kind", limit=30)
     one, again, other = (read_split("dev", spec, seed=s)[0].frame for s in (0, 0, 1))

@@ -39,7 +39,8 @@ def test_every_shipped_study_loads_and_says_what_it_is(path: Path) -> None:
 
 def test_all_mistakes_are_shown_together_with_the_nearest_name() -> None:
     message = mistakes(
-        GOOD.replace("label: gold", "lable: gold").replace("sparsity: 0.5", "sparsity: 1.5, seedz: 3") + "fine_tun: {steps: 3}\n"
+        GOOD.replace("label: gold", "lable: gold").replace("sparsity: 0.5", "sparsity: 1.5, seedz: 3")
+        + "fine_tun: {steps: 3}\n"
     )
     assert "mine.yaml: 4 mistakes" in message
     assert "task.validation.lable: unknown key. Did you mean 'label'?" in message
@@ -77,7 +78,10 @@ def test_yaml_traps() -> None:
     spec = parse_study(GOOD + "task: {generated: overlap}\nfine_tune: {steps: 9, learning_rate: 1e-5}\n".replace("task: {generated: overlap}\n", "")
                        .replace("fine_tune", "ablate: zero\n#"), "x")  # fmt: skip
     assert spec.ablate == "zero"
-    tuned = parse_study("name: a\nmodel: b\ntask: {generated: overlap}\nsearch: {sparsity: 0.5}\nfine_tune: {steps: 9, learning_rate: 1e-5}", "x")
+    tuned = parse_study(
+        "name: a\nmodel: b\ntask: {generated: overlap}\nsearch: {sparsity: 0.5}\nfine_tune: {steps: 9, learning_rate: 1e-5}",
+        "x",
+    )
     assert tuned.fine_tune is not None
     assert tuned.fine_tune.learning_rate == 1e-5  # YAML reads 1e-5 as text
     assert "put the label in quotes" in mistakes(GOOD.replace("label: gold", "label: gold, labels: {0: no}"))

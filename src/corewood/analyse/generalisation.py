@@ -80,7 +80,7 @@ def dynamics(accuracy: pd.DataFrame) -> pd.DataFrame:
     """The full model over training: one row per checkpoint, dataset and case."""
     rows = accuracy[accuracy["subnetwork"] == FULL]
     columns = ["checkpoint", "dataset", "case", "group", "gold", "domain", "n", "correct", "value", "low", "high"]
-    return rows[columns].sort_values(["dataset", "case", "checkpoint"], kind="stable").reset_index(drop=True)
+    return rows[columns].reset_index(drop=True)
 
 
 def effective_size(

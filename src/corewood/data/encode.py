@@ -23,7 +23,6 @@ class Encoded:
     types: np.ndarray | None  # (token,) int8, which sentence; None for models without token types
     offsets: np.ndarray  # (example + 1,) int64
     pad_id: int
-    pad_left: bool
     truncated: int = 0  # examples that were longer than the model's positions
 
     def __len__(self) -> int:
@@ -39,19 +38,21 @@ class Encoded:
         where = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         offsets = np.concatenate([[0], np.cumsum(self.lengths[indices])])
         types = None if self.types is None else self.types[where]
-        return Encoded(self.ids[where], types, offsets, self.pad_id, self.pad_left, self.truncated)
+        return Encoded(self.ids[where], types, offsets, self.pad_id, self.truncated)
 
     def batch(self, indices: np.ndarray, device: Any = "cpu", length: int | None = None) -> dict[str, Tensor]:
-        """Model inputs of these examples, padded to the longest of them, or to `length`."""
+        """Model inputs of these examples, padded to the longest of them, or to `length`.
+
+        Padding stands on the right whatever the tokenizer prefers: on the left it would move the positions of every
+        model that counts them from the first column, and with them the logits.
+        """
         import torch
 
         lengths = self.lengths[indices]
         width = int(lengths.max()) if length is None else length
         column = np.arange(width)
-        start = width - lengths if self.pad_left else np.zeros(len(indices), np.int64)
-        inside = (column >= start[:, None]) & (column < (start + lengths)[:, None])  # (example, column)
-        source = (self.offsets[indices] - start)[:, None] + column  # index into the flat ids where inside
-        source = np.where(inside, source, 0)
+        inside = column < lengths[:, None]  # (example, column)
+        source = np.where(inside, self.offsets[indices][:, None] + column, 0)  # index into the flat ids
         batch = {
             "input_ids": np.where(inside, self.ids[source], self.pad_id).astype(np.int64),
             "attention_mask": inside.astype(np.int64),
@@ -77,9 +78,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows["input_ids"]])])
     types = flat["token_type_ids"].astype(np.int8) if "token_type_ids" in flat else None
     pad_id = tokenizer.pad_token_id
-    return Encoded(
-        flat["input_ids"], types, offsets, 0 if pad_id is None else int(pad_id), tokenizer.padding_side == "left", len(long)
-    )
+    return Encoded(flat["input_ids"], types, offsets, 0 if pad_id is None else int(pad_id), len(long))
 
 
 def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:

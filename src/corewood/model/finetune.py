@@ -29,7 +29,7 @@ from corewood.model.reference import Progress, no_progress
 from corewood.spec import Ablation, FineTune
 
 COMPLETE = "complete"  # marks a resume point that was written to its end
-RESUME_EVERY = 300.0  # seconds between resume points beside the chosen steps
+RESUME_EVERY = 60.0  # seconds between resume points
 
 
 class Ordered(Dataset[int]):
@@ -47,17 +47,18 @@ class Ordered(Dataset[int]):
 
 
 class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
-    """Saves at the chosen steps, keeps the model there, leaves one complete resume point, watches the loss."""
+    """Keeps the model at the chosen steps, leaves one complete resume point, watches the loss."""
 
-    def __init__(self, kept: dict[int, Path], steps: int, progress: Progress) -> None:
-        self.kept, self.steps, self.progress = kept, steps, progress
+    def __init__(self, model: Model, kept: dict[int, Path], steps: int, progress: Progress) -> None:
+        self.model, self.kept, self.steps, self.progress = model, kept, steps, progress
         self.saved_at = time.monotonic()
         self.history: list[tuple[int, float]] = []  # (step, loss)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         self.progress(state.global_step, self.steps)
-        due = time.monotonic() - self.saved_at > RESUME_EVERY
-        control.should_save = state.global_step in self.kept or due
+        if state.global_step in self.kept:
+            save_model(self.model, self.kept[state.global_step])
+        control.should_save = time.monotonic() - self.saved_at > RESUME_EVERY
         return control
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
@@ -70,13 +71,6 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         here = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if state.global_step in self.kept:
-            part = self.kept[state.global_step].with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir(parents=True)
-            for name in ("config.json", "model.safetensors"):
-                shutil.copy(here / name, part / name)
-            part.rename(self.kept[state.global_step])
         (here / COMPLETE).touch()
         for older in Path(args.output_dir).glob("checkpoint-*"):
             if older != here:
@@ -113,9 +107,9 @@ def fine_tune(
     for part in folder.glob("step-*.part"):
         shutil.rmtree(part)
     last = resume_point(folder)
-    if 0 in kept and not kept[0].exists():
+    if 0 in kept:
         save_model(model, kept[0])
-    if last is None or int(last.name.rpartition("-")[2]) < settings.steps:
+    if not all(path.exists() for path in kept.values()):
         arguments = transformers.TrainingArguments(
             output_dir=str(folder),
             max_steps=settings.steps,
@@ -140,7 +134,7 @@ def fine_tune(
             chosen = np.asarray(indices)
             return {**train.batch(chosen), "labels": torch.from_numpy(gold[chosen])}
 
-        keeper = Keeper(kept, settings.steps, progress)
+        keeper = Keeper(model, kept, settings.steps, progress)
         trainer = transformers.Trainer(
             model=model.net,
             args=arguments,
@@ -156,8 +150,8 @@ def fine_tune(
 
 
 def save_model(model: Model, folder: Path) -> None:
-    """Config and weights, by way of a temporary name."""
-    part = folder.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    model.net.save_pretrained(part)
-    part.rename(folder)
+    """Config and weights, by way of a temporary name; what is there already is the same to the last bit."""
+    if not folder.exists():
+        part = folder.with_suffix(".part")
+        model.net.save_pretrained(part)
+        part.rename(folder)

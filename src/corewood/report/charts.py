@@ -1,6 +1,8 @@
 """The charts of the report: tables in, one Vega-Lite chart each out.
 
 The same chart is interactive on the page and a vector figure in a paper. A chart a study has no data for is left out.
+Orders are given as scale domains, never as `sort` lists: Vega-Lite turns those into expressions, where a case that is
+called "if" is read as a function.
 """
 
 from __future__ import annotations
@@ -74,51 +76,44 @@ def spread_chart(tables: Tables) -> Any:
     whole = tables["spread"].copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
     order = order_of_cases(whole)
-    y = alt.Y("where:N", sort=order, title=None)
+    y = alt.Y("where:N", scale=alt.Scale(domain=order), title=None)
     x = alt.X("value:Q", title="accuracy", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1]))
-    columns = ["where", "part", "subnetwork", "seed", "n", "value", "low", "high", "agreement"]
-    range_columns = ["where", "part", "min", "max", "full", "mean", "range"]
-    ranges = (
-        alt.Chart(whole[range_columns])
-        .mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
-        .encode(y=y, x=alt.X("min:Q", title="accuracy"), x2="max:Q")
-    )
-    dots = (
-        alt.Chart(found[columns])
-        .mark_circle(size=46, opacity=0.75, color=GREENS[4])
-        .encode(
-            y=y,
-            x=x,
-            tooltip=[
-                alt.Tooltip("where:N", title="case"),
-                "subnetwork:N",
-                alt.Tooltip("value:Q", title="accuracy", format=".3f"),
-                alt.Tooltip("low:Q", format=".3f"),
-                alt.Tooltip("high:Q", format=".3f"),
-                alt.Tooltip("agreement:Q", title="agrees with full", format=".3f"),
-                "n:Q",
-            ],
-        )
-    )
-    lines = (
-        alt.Chart(whole[range_columns])
-        .mark_tick(thickness=2.5, color=MARK, size=15)
-        .encode(
-            y=y,
-            x=alt.X("full:Q"),
-            tooltip=[
-                alt.Tooltip("where:N", title="case"),
-                alt.Tooltip("full:Q", title="full model", format=".3f"),
-                alt.Tooltip("mean:Q", title="mean of subnetworks", format=".3f"),
-                alt.Tooltip("range:Q", format=".3f"),
-            ],
-        )
-    )
+    columns = ["where", "subnetwork", "n", "value", "low", "high", "agreement"]
+    range_columns = ["where", "min", "max", "full", "mean", "range"]
     panels = []
     for part in whole["part"].unique():
-        panel = alt.layer(ranges, dots, lines).transform_filter(alt.datum.part == part)
-        panels.append(panel.properties(width=320, height=alt.Step(17), title=part))
-    return alt.hconcat(*panels).resolve_scale(y="shared")
+        here = whole.loc[whole["part"] == part, range_columns]
+        ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
+        dots = alt.Chart(found.loc[found["part"] == part, columns]).mark_circle(size=46, opacity=0.7, color=GREENS[4])
+        ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=15)
+        layers = (
+            ranges.encode(y=y, x=alt.X("min:Q", title="accuracy"), x2="max:Q"),
+            dots.encode(
+                y=y,
+                x=x,
+                tooltip=[
+                    alt.Tooltip("where:N", title="case"),
+                    "subnetwork:N",
+                    alt.Tooltip("value:Q", title="accuracy", format=".3f"),
+                    alt.Tooltip("low:Q", format=".3f"),
+                    alt.Tooltip("high:Q", format=".3f"),
+                    alt.Tooltip("agreement:Q", title="agrees with full", format=".3f"),
+                    "n:Q",
+                ],
+            ),
+            ticks.encode(
+                y=y,
+                x=alt.X("full:Q"),
+                tooltip=[
+                    alt.Tooltip("where:N", title="case"),
+                    alt.Tooltip("full:Q", title="full model", format=".3f"),
+                    alt.Tooltip("mean:Q", title="mean of subnetworks", format=".3f"),
+                    alt.Tooltip("range:Q", format=".3f"),
+                ],
+            ),
+        )
+        panels.append(alt.layer(*layers).properties(width=320, height=alt.Step(17), title=part))
+    return alt.hconcat(*panels)
 
 
 def same_in_domain_chart(tables: Tables) -> Any:
@@ -129,7 +124,7 @@ def same_in_domain_chart(tables: Tables) -> Any:
     cases = rows[(rows["domain"] == "challenge") & ((rows["case"] != "all") | ~rows["dataset"].isin(with_cases(rows)))]
     if cases.empty or "spread" not in tables:
         return None
-    kinds = cases.assign(kind=cases["gold"].where(cases["gold"] != "mixed", "cases"))
+    kinds = cases.assign(kind=("cases whose answer is " + cases["gold"]).where(cases["gold"] != "mixed", "cases"))
     table = kinds.groupby(["subnetwork", "target", "kind"], sort=False)["value"].mean().reset_index()
     table["inside"] = table["subnetwork"].map(inside)
     table["size"] = table["target"].map(lambda t: "full model" if t == 0 else percent(t))
@@ -142,11 +137,9 @@ def same_in_domain_chart(tables: Tables) -> Any:
                 "inside:Q", title="accuracy in domain", axis=alt.Axis(format=".1%"), scale=alt.Scale(zero=False, padding=14)
             ),
             y=alt.Y("value:Q", title="mean accuracy over cases", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color(
-                "size:N", title=None, sort=sizes, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])
-            ),
-            shape=alt.Shape("size:N", title=None, sort=sizes),
-            column=alt.Column("kind:N", title=None, header=alt.Header(labelExpr="'cases whose answer is ' + datum.label")),
+            color=alt.Color("size:N", title=None, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])),
+            shape=alt.Shape("size:N", title=None, scale=alt.Scale(domain=sizes)),
+            column=alt.Column("kind:N", title=None),
             tooltip=[
                 "subnetwork:N",
                 alt.Tooltip("inside:Q", title="in domain", format=".3f"),
@@ -178,7 +171,6 @@ def sparsity_chart(tables: Tables) -> Any:
         color=alt.Color(
             "where:N",
             title="click to pick",
-            sort=order,
             scale=alt.Scale(domain=order, range=cycle(len(order))),
             legend=alt.Legend(columns=max(1, -(-len(order) // 16))),
         ),
@@ -218,7 +210,6 @@ def dynamics_chart(tables: Tables) -> Any:
         color=alt.Color(
             "where:N",
             title="click to pick",
-            sort=order,
             scale=alt.Scale(domain=order, range=cycle(len(order))),
             legend=alt.Legend(columns=max(1, -(-len(order) // 16))),
         ),
@@ -252,7 +243,7 @@ def heads_chart(tables: Tables) -> Any:
     cell = 26 if len(columns) <= 17 else 18
     for target, part in table.groupby("target"):
         base = alt.Chart(part[["layer", "unit", "name", "count", "of", "share", "core"]]).encode(
-            x=alt.X("unit:N", sort=columns, title="head", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("layer:O", title="layer", sort="descending"),
             tooltip=[
                 alt.Tooltip("name:N", title="unit"),
@@ -332,7 +323,7 @@ def sizes_chart(tables: Tables) -> Any:
                 axis=alt.Axis(format=PERCENT),
                 scale=alt.Scale(domain=[0, 1]),
             ),
-            y=alt.Y("currency:N", sort=list(names.values()), title=None),
+            y=alt.Y("currency:N", scale=alt.Scale(domain=list(names.values())), title=None),
             row=alt.Row("part:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
             tooltip=["subnetwork:N", "currency:N", alt.Tooltip("share:Q", format=".3f"), "heads:Q", "mlps:Q"],
         )
@@ -345,19 +336,21 @@ def trajectories_chart(tables: Tables) -> Any:
     if "trajectories" not in tables:
         return None
     table = tables["trajectories"].copy()
-    every = max(1, int(table["step"].max()) // 60)
-    table = table[(table["step"] % every == 0) | (table["step"] == 1)]
+    every = max(1, int(table["step"].max()) // 40)
+    smooth = table.groupby("subnetwork", sort=False)["kl"].transform(lambda kl: kl.rolling(2 * every + 5, min_periods=1).mean())
+    table = table.assign(kl=smooth)[(table["step"] % every == 0) | (table["step"] == 1)].round(4)
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
-    columns = ["step", "subnetwork", "part", "target", "expected", "sampled", "kl", "live", "gap"]
+    numbers = ["target", "expected", "sampled", "closed", "kl", "live", "gap"]
+    columns = ["step", "subnetwork", "part", *numbers]
     base = alt.Chart(table[columns]).encode(
         x=alt.X("step:Q", title="search step"),
-        color=alt.Color("part:N", title=None, sort=sizes, scale=alt.Scale(domain=sizes, range=LINES)),
+        color=alt.Color("part:N", title=None, scale=alt.Scale(domain=sizes, range=LINES)),
         detail="subnetwork:N",
         tooltip=[
             "subnetwork:N",
             "step:Q",
-            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("target", "expected", "sampled", "kl", "live", "gap")),
+            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in numbers),
         ],
     )
     sparsity = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
@@ -365,7 +358,7 @@ def trajectories_chart(tables: Tables) -> Any:
     )
     target = base.mark_line(strokeDash=[4, 3], strokeWidth=2, color=INK).encode(y="target:Q", color=alt.value(INK))
     kl = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
-        y=alt.Y("kl:Q", title="KL from the full model", scale=alt.Scale(type="symlog", constant=0.01))
+        y=alt.Y("kl:Q", title="KL from the full model, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
     )
     gap = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("gap:Q", title="soft gates against final mask"))
     panels = [p.properties(width=230, height=190) for p in (sparsity + target, kl, gap)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import vl_convert
 import yaml
@@ -18,7 +19,8 @@ from corewood.report.charts import Figure, figures, percent
 from corewood.report.words import finding, judged
 
 Tables = Mapping[str, pd.DataFrame]
-VEGA_LITE = "6.1"
+# the release of Vega-Lite that charts are written for, where vl-convert has it
+VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
 
 
 def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None:

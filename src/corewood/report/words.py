@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
+
+from corewood.analyse.core import DRAWS
 
 Tables = Mapping[str, pd.DataFrame]
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
@@ -56,7 +58,7 @@ def headline(spread: pd.DataFrame, model: str) -> str:
         return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."
     return (
         f"Subnetworks of {model} that are equal in domain differ by up to {100 * widest['range_same']:.0f} points "
-        f"on a challenge case ({widest['case'] if widest['case'] != 'all' else widest['dataset']})."
+        f"on a challenge case, “{name(widest)}”."
     )
 
 
@@ -77,6 +79,7 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
         f"“{name(widest)}”: {pct(widest['min'])} to {pct(widest['max'])} (full model: {pct(widest['full'])})."
     )
     lost = hard[hard["mean"] < hard["full"] - MARGIN]
+    unable = cases.loc[cases["full"] < 0.5, "case"]
     if hard.empty:
         verdict = "The full model itself handles none of the cases."
     elif lost.empty:
@@ -87,7 +90,21 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
             f"{QUESTION} No: {len(lost)} of the {len(hard)} that the full model handles lose more "
             f"than three points on average, most of all “{name(worst)}” ({pct(worst['full'])} to {pct(worst['mean'])})."
         )
+    if len(unable) and not hard.empty:
+        verdict += f" The full model itself does not handle {listed(unable)}."
     return [text, verdict]
+
+
+def listed(names: Iterable[str]) -> str:
+    quoted = [f"“{n}”" for n in names]
+    if len(quoted) > 4:
+        return f"{len(quoted)} of the cases"
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))
+
+
+def probability(p: float) -> str:
+    """A permutation p-value cannot be smaller than one over the number of draws."""
+    return f"p ≤ {p:.1g}" if p <= 1.01 / (DRAWS + 1) else f"p = {p:.2g}"
 
 
 def name(row: pd.Series) -> str:
@@ -100,6 +117,6 @@ def core_point(tables: Tables) -> list[str]:
     row = tables["core"].iloc[-1]
     return [
         f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
-        f"(p {row['p']:.2g}), or {row['expected_layers']:.2g} with as many heads in each layer (p {row['p_layers']:.2g}). "
+        f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in each layer ({probability(row['p_layers'])}). "
         f"{row['mlps']} MLPs are in all of them."
     ]

@@ -34,7 +34,7 @@ EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
 QUANTILES = 64  # points of that grid
 ADAM = (0.9, 0.999, 1e-8)
-COLUMNS = ("step", "target", "expected", "sampled", "kl", "live", "gap")  # of the trajectory
+COLUMNS = ("step", "target", "expected", "sampled", "closed", "kl", "live", "gap")  # of the trajectory
 
 
 def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
@@ -193,10 +193,10 @@ def step(
     full = torch.from_numpy(reference.logits[indices])
     kl = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="batchmean")
     sampled = 1 - z.mean()
-    expected = closed_probability(log_alpha).mean()
+    closed = closed_probability(log_alpha).mean()
     loss = kl
     if settings.constraint == "lagrangian":
-        gap = target_at(state.step, settings) - (expected if settings.measure == "expected" else sampled)
+        gap = target_at(state.step, settings) - (closed if settings.measure == "expected" else sampled)
         loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
     (gradient,) = torch.autograd.grad(loss, values)
     if not torch.isfinite(gradient).all():
@@ -206,8 +206,9 @@ def step(
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
-        "expected": float(expected.detach()),
+        "expected": 1 - float(mean_gate(state.values[:-2]).mean()),
         "sampled": float(sampled.detach()),
+        "closed": float(closed.detach()),
         "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
         "gap": soft_hard_gap(state.values[:-2], settings.sparsity),

@@ -171,11 +171,16 @@ class Store:
             raise
 
     def check_writable(self) -> None:
-        with self._writing():
-            (self.root / "tmp").mkdir(parents=True, exist_ok=True)
-            probe = self.root / "tmp" / uuid.uuid4().hex
-            probe.write_bytes(b"")
-            probe.unlink()
+        try:
+            with self._writing():
+                (self.root / "tmp").mkdir(parents=True, exist_ok=True)
+                probe = self.root / "tmp" / uuid.uuid4().hex
+                probe.write_bytes(b"")
+                probe.unlink()
+        except OSError as problem:
+            raise StoreError(
+                f"{self.root}: cannot be a store ({problem.strerror}); choose another folder with --store"
+            ) from None
 
     def scratch(self, key: str) -> Path:
         """A folder that outlives a killed job, for that job alone."""

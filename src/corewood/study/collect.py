@@ -76,9 +76,9 @@ def accuracy_table(plan: Plan, store: Store, rows: list[Subnetwork]) -> pd.DataF
     parts = []
     for dataset in plan.datasets:
         split = plan.splits[dataset]
-        logits = {row: read_logits(store.get("predict", row.predictions[dataset].key)) for row in rows}
-        full = {row.checkpoint: values for row, values in logits.items() if row.search is None}
-        for row, values in logits.items():
+        logits = [(row, read_logits(store.get("predict", row.predictions[dataset].key))) for row in rows]
+        full = {row.checkpoint: values for row, values in logits if row.search is None}
+        for row, values in logits:
             beside = None if row.search is None else full.get(row.checkpoint)
             parts.append(
                 accuracy(values, split, plan.classes, beside).assign(

@@ -111,9 +111,9 @@ class Workers:
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
-            client.subscribe_topic("corewood", lambda message: tell(Event(**message[1])))
+            client.subscribe_topic("corewood", lambda message: tell(Event(**message[1]["event"])))
             running: dict[str, Any] = {}
-            finished = as_completed(raise_errors=False)
+            finished = as_completed(loop=client.loop, raise_errors=False)
 
             def submit_ready() -> None:
                 for job in [j for j in waiting.values() if not (set(j.needs()) & (waiting.keys() | running.keys()))]:
@@ -164,9 +164,9 @@ def remote(content: dict[str, Any], root: str) -> None:
         nonlocal told
         if time.monotonic() - told > 0.5 or done == total:
             told = time.monotonic()
-            worker.log_event("corewood", {"key": job.key, "state": "progress", "done": done, "total": total})
+            worker.log_event("corewood", {"event": {"key": job.key, "state": "progress", "done": done, "total": total}})
 
-    worker.log_event("corewood", {"key": job.key, "state": "started"})
+    worker.log_event("corewood", {"event": {"key": job.key, "state": "started"}})
     try:
         execute(job, Store(Path(root)), progress)
     except CorewoodError:

@@ -103,7 +103,7 @@ def do_encode(work: Work) -> dict[str, Any]:
     notes = []
     if encoded.truncated:
         notes.append(f"{split.name}: {encoded.truncated} of {len(split)} texts were cut to {params['max_length']} tokens")
-    return {"pad_id": encoded.pad_id, "pad_left": encoded.pad_left, "truncated": encoded.truncated, "notes": notes}
+    return {"pad_id": encoded.pad_id, "truncated": encoded.truncated, "notes": notes}
 
 
 def do_fine_tune(work: Work) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def read_data(entry: Entry) -> Split:
 def read_encoded(entry: Entry) -> Encoded:
     arrays = load_file(entry.path("tokens.safetensors"))
     meta = entry.meta
-    return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["pad_left"], meta["truncated"])
+    return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["truncated"])
 
 
 def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
