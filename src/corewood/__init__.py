@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from corewood.model.load import Model, load, wrap
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.reference import mean_activations
-    from corewood.search.search import search
+    from corewood.prune.search import search
     from corewood.spec import L0, FineTune, StudySpec, read_study
     from corewood.study.library import run
 
@@ -39,7 +39,7 @@ _WHERE = {
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
-    "Units": "model.mask", "mean_activations": "model.reference", "search": "search.search", "L0": "spec",
+    "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
 }  # fmt: skip
 

@@ -195,7 +195,7 @@ def test_hooks_come_off_when_the_block_fails() -> None:
 
 def test_mean_ablation_without_means_says_what_to_do() -> None:
     model = tiny.model()
-    with pytest.raises(InputError, match="cw.mean_activations"), gated(model, ~model.units.full()):
+    with pytest.raises(InputError, match=r"cw\.mean_activations"), gated(model, ~model.units.full()):
         pass
     means = mean_activations(model, SPLIT, examples=8)
     assert model.means is means

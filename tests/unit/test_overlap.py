@@ -25,9 +25,9 @@ def facts(premise: str) -> set[tuple[str, str, str | None]]:
     text = premise[0].lower() + premise[1:].rstrip(".")
     text = TAIL.sub("", text)
     stated: set[tuple[str, str, str | None]] = set()
-    if found := re.fullmatch(rf"(?:if|unless|in case|provided that) (.+), (.+)", text):
+    if found := re.fullmatch(r"(?:if|unless|in case|provided that) (.+), (.+)", text):
         return stated
-    if found := re.fullmatch(rf"(?:because|since|although|after) (.+), (.+)", text):
+    if found := re.fullmatch(r"(?:because|since|although|after) (.+), (.+)", text):
         parts = [found[1], found[2]]
     elif " or " in text:
         return stated

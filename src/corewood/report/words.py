@@ -117,6 +117,7 @@ def core_point(tables: Tables) -> list[str]:
     row = tables["core"].iloc[-1]
     return [
         f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
-        f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in each layer ({probability(row['p_layers'])}). "
+        f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in "
+        f"each layer ({probability(row['p_layers'])}). "
         f"{row['mlps']} MLPs are in all of them."
     ]

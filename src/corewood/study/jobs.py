@@ -23,7 +23,7 @@ from corewood.model.gates import Means
 from corewood.model.load import Model, load, read_tokenizer
 from corewood.model.mask import Mask
 from corewood.model.reference import Reference, reference, sample_indices
-from corewood.search.l0 import State, l0_search
+from corewood.prune.l0 import State, l0_search
 from corewood.spec import L0, FineTune
 from corewood.store.store import Entry, Store
 from corewood.study.job import Job

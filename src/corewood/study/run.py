@@ -158,7 +158,9 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
     if not store.has("tables", job.key) or store.damage("tables", job.key):
         store.discard("tables", job.key)
         listener.say("tables: collecting")
-        with store.writing("tables", job.key, {"title": "tables", "study": plan.spec.name}) as folder:
+        with store.writing(
+            "tables", job.key, {"title": "tables", "study": plan.spec.name, "labels": dict(plan.mapping)}
+        ) as folder:
             for name, table in collect(plan, store, holes).items():
                 table.to_parquet(folder / f"{name}.parquet", index=False)
                 table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

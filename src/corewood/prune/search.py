@@ -8,7 +8,7 @@ from corewood.data.task import Task
 from corewood.model.load import Model
 from corewood.model.mask import Masks
 from corewood.model.reference import encode_sample, reference
-from corewood.search.l0 import Found, l0_search
+from corewood.prune.l0 import Found, l0_search
 from corewood.spec import L0, Ablation
 
 

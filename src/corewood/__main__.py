@@ -1,0 +1,3 @@
+from corewood.cli import main
+
+main()

@@ -1,0 +1,107 @@
+"""The report in a real browser: nothing asked of the network, nothing on the console, every chart drawn."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small
+from playwright.sync_api import Page, sync_playwright
+
+BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium on this machine; un-skip by installing it (apt-get install chromium)"
+)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    return small.run(small.write_study(folder), folder / "store").report
+
+
+@pytest.fixture
+def opened(report: Path) -> Iterator[tuple[Page, list[str], list[str]]]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=BROWSER,
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ],
+        )
+        page = browser.new_page(viewport={"width": 1160, "height": 900})
+        requests: list[str] = []
+        console: list[str] = []
+        page.on("request", lambda r: requests.append(r.url))
+        page.on("console", lambda m: console.append(m.text))
+        page.on("pageerror", lambda e: console.append(str(e)))
+        page.goto(f"file://{report / 'report.html'}")
+        page.wait_for_function("document.querySelectorAll('.chart').length == document.querySelectorAll('[data-drawn]').length")
+        yield page, requests, console
+        browser.close()
+
+
+def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, list[str], list[str]], report: Path) -> None:
+    page, requests, console = opened
+    assert requests == [f"file://{report / 'report.html'}"]
+    assert console == []
+    names = [p.stem for p in sorted((report / "figures").glob("*.svg"))]
+    assert page.locator(".chart").count() == len(names) == 8
+    for name in names:
+        marks = page.locator(
+            f"#chart-{name} svg .mark-symbol path, #chart-{name} svg .mark-rect path, #chart-{name} svg .mark-line path"
+        )
+        assert marks.count() > 3, name
+        box: Any = page.locator(f"#chart-{name} svg").bounding_box()
+        assert box["width"] > 200, name
+
+
+def test_the_page_opens_with_the_finding(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    assert "Subnetworks of model" in page.locator(".headline").inner_text()
+    finding = page.locator(".finding").inner_text()
+    assert "With 40 % of the units removed, 2 subnetworks keep" in finding
+    assert "The core, heads in all 4 subnetworks, has" in finding
+    assert "chance would give" in finding
+
+
+def test_points_have_tooltips(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    page.locator("#chart-heads svg .mark-rect.role-mark path").first.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert "kept by" in page.locator("#vg-tooltip-element").inner_text()
+
+
+def test_the_table_sorts_by_a_click(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    heading = page.locator("table.sortable th", has_text="in domain")
+    column = heading.evaluate("th => th.cellIndex + 1")
+
+    def values() -> list[float]:
+        cells = page.locator(f"table.sortable tbody tr td:nth-child({column})")
+        return [float(c.get_attribute("data-value") or "nan") for c in cells.all()]
+
+    heading.click()
+    assert values() == sorted(values(), reverse=True)
+    heading.click()
+    assert values() == sorted(values())
+    page.locator("table.sortable th", has_text="subnetwork").click()
+    names = page.locator("table.sortable tbody tr td:first-child").all_inner_texts()
+    assert names[0].startswith("l0-70")
+
+
+def test_a_click_on_the_legend_picks_a_case(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    faded = "#chart-dynamics svg path[opacity='0.06'], #chart-dynamics svg path[stroke-opacity='0.06']"
+    before = page.locator("#chart-dynamics svg").inner_html()
+    page.locator("#chart-dynamics svg .role-legend-label text", has_text="in domain").first.click()
+    page.wait_for_timeout(300)
+    assert page.locator("#chart-dynamics svg").inner_html() != before
+    assert page.locator(faded).count() > 0

@@ -1,0 +1,98 @@
+"""Fine-tuning: checkpoints where asked, exact resume, gates on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+from corewood.data.encode import Encoded, encode
+from corewood.data.overlap import overlap
+from corewood.errors import JobError
+from corewood.model import finetune
+from corewood.model.finetune import fine_tune
+from corewood.model.gates import gated
+from corewood.model.load import Model
+from corewood.model.mask import Mask
+from corewood.spec import FineTune
+
+TRAIN = overlap(train=400, validation=32, per_case=2).train
+assert TRAIN is not None
+SETTINGS = FineTune(steps=12, batch=16, learning_rate=1e-3, warmup=2, checkpoints=(0, 4, 8), seed=3)
+
+
+def prepared(**settings: object) -> tuple[Model, Encoded, np.ndarray]:
+    model = tiny.model(**settings)
+    assert TRAIN is not None
+    return model, encode(TRAIN, model.tokenizer, 64), TRAIN.gold
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_checkpoints_are_kept_where_asked_and_the_model_learns(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    start = {name: p.clone() for name, p in model.net.state_dict().items()}
+    kept = fine_tune(model, train, gold, SETTINGS, tmp_path)
+    assert sorted(kept) == [0, 4, 8, 12]
+    assert all(weights(kept[0])[name].equal(start[name]) for name in weights(kept[0]))
+    assert all(weights(kept[12])[name].equal(value) for name, value in model.net.state_dict().items())
+    assert not weights(kept[4])["classifier.weight"].equal(weights(kept[8])["classifier.weight"])
+    assert not model.net.training
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("killed_at", [2, 4, 7])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int) -> None:
+    monkeypatch.setattr(finetune, "RESUME_EVERY", 0.0)  # a resume point after every step
+    model, train, gold = prepared()
+    whole = fine_tune(model, train, gold, SETTINGS, tmp_path / "whole")
+
+    def kill(step: int, total: int) -> None:
+        if step == killed_at + 1:
+            raise Killed
+
+    model, train, gold = prepared()
+    with pytest.raises(Killed):
+        fine_tune(model, train, gold, SETTINGS, tmp_path / "parts", progress=kill)
+    assert (tmp_path / "parts" / f"checkpoint-{killed_at}" / "complete").exists()
+    half = tmp_path / "parts" / "checkpoint-99"  # what a kill in the middle of saving leaves behind
+    half.mkdir()
+    model, train, gold = prepared()
+    seen: list[int] = []
+    parts = fine_tune(model, train, gold, SETTINGS, tmp_path / "parts", progress=lambda step, total: seen.append(step))
+    assert seen[0] == killed_at + 1
+    for step in whole:
+        one, other = weights(whole[step]), weights(parts[step])
+        assert all(one[name].equal(other[name]) for name in one), step
+
+
+def test_training_with_gates_on_leaves_closed_heads_untouched(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    heads = np.ones((2, 4), bool)
+    heads[0, 1] = False
+    mask = Mask(heads, np.ones(2, bool))
+    start = model.net.bert.encoder.layer[0].attention.self.value.weight.clone()
+    fine_tune(model, train, gold, SETTINGS, tmp_path, mask=mask, ablate="zero")
+    now = model.net.bert.encoder.layer[0].attention.self.value.weight
+    rows = slice(model.head_width, 2 * model.head_width)
+    assert now[rows].equal(start[rows])  # no gradient reaches a closed head
+    assert not now[: model.head_width].equal(start[: model.head_width])
+    with gated(model, mask, "zero"):
+        assert model.net(**train.batch(np.arange(2))).logits.shape == (2, 2)
+
+
+def test_a_loss_that_is_not_a_number_stops_with_advice(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    with torch.no_grad():
+        model.net.classifier.weight.fill_(float("nan"))
+    with pytest.raises(JobError, match=r"not a number at step 10; lower fine_tune.learning_rate"):
+        fine_tune(model, train, gold, SETTINGS, tmp_path)

@@ -1,0 +1,176 @@
+"""The search: its distribution, its constraint, its memory, and whether it finds what was planted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corewood.data.encode import encode
+from corewood.data.overlap import overlap
+from corewood.errors import JobError
+from corewood.model.load import Model
+from corewood.model.reference import reference
+from corewood.prune.l0 import (
+    HIGH,
+    LOW,
+    TEMPERATURE,
+    State,
+    closed_probability,
+    l0_search,
+    mean_gate,
+    released_rule,
+    sample_gates,
+    shift_to,
+    target_at,
+)
+from corewood.spec import L0, kept_units
+
+TASK = overlap(train=400, validation=32, per_case=2)
+
+
+def test_the_cdf_and_the_mean_equal_monte_carlo() -> None:
+    log_alpha = torch.tensor([-4.0, -1.0, 0.0, 1.0, 3.0])
+    u = torch.rand(400_000, 5, generator=torch.Generator().manual_seed(0)).clamp(1e-6, 1 - 1e-6)
+    z = sample_gates(log_alpha, u)
+    assert torch.allclose((z == 0).float().mean(0), closed_probability(log_alpha), atol=3e-3)
+    assert torch.allclose(z.mean(0), mean_gate(log_alpha), atol=6e-3)
+    # the formula of the methods, written out for one value
+    u0, a0 = 0.3, 0.7
+    s = 1 / (1 + np.exp(-(np.log(u0) - np.log(1 - u0) + a0) / TEMPERATURE))
+    assert float(sample_gates(torch.tensor(a0), torch.tensor(u0))) == pytest.approx(
+        np.clip(s * (HIGH - LOW) + LOW, 0, 1), abs=1e-6
+    )
+
+
+@given(st.integers(0, 1000), st.floats(0.02, 0.97))
+def test_the_shift_meets_any_target_and_keeps_the_order(seed: int, sparsity: float) -> None:
+    log_alpha = torch.randn(78, generator=torch.Generator().manual_seed(seed)) * 2
+    shifted = shift_to(log_alpha, sparsity)
+    assert float(1 - mean_gate(shifted).mean()) == pytest.approx(sparsity, abs=2e-3)
+    order = log_alpha.argsort()
+    assert (shifted[order].diff() >= 0).all()
+
+
+def planted(keep: int, seed: int) -> tuple[Model, np.ndarray]:
+    """A model in which only some heads have any influence, and which ones."""
+    model = tiny.model(num_hidden_layers=3, num_attention_heads=8, hidden_size=64)
+    chosen = np.zeros((3, 8), bool)
+    chosen.ravel()[np.random.default_rng(seed).choice(24, keep, replace=False)] = True
+    with torch.no_grad():
+        for layer in range(3):
+            weight = model.attention_outs[layer].weight
+            assert isinstance(weight, torch.Tensor)
+            for head in range(8):
+                part = slice(head * model.head_width, (head + 1) * model.head_width)
+                weight[:, part] *= 3.0 if chosen[layer, head] else 0.0
+    return model, chosen
+
+
+def test_a_planted_subnetwork_is_recovered() -> None:
+    hits = []
+    for seed in range(3):
+        model, chosen = planted(keep=6, seed=seed)
+        sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+        shared = reference(model, sample)
+        settings = L0(sparsity=1 - 9 / 27, steps=120, batch=16)  # as many units as there are planted heads and MLPs
+        found = l0_search(model, sample, shared, settings, seed)
+        assert len(found.mask) == 9
+        hits.append(int((found.mask.heads & chosen).sum()))
+    # by chance 9 units of 27 hold two of six heads
+    assert sum(hits) >= 15, hits
+
+
+def small() -> tuple[Model, L0]:
+    return tiny.model(), L0(sparsity=0.6, steps=12, batch=8)
+
+
+def test_every_seed_has_the_exact_size_and_a_trajectory() -> None:
+    model, settings = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    before = {name: p.clone() for name, p in model.net.named_parameters()}
+    found = [l0_search(model, sample, shared, settings, seed) for seed in range(3)]
+    assert {len(f.mask) for f in found} == {kept_units(10, 0.6)} == {4}
+    for f in found:
+        assert f.trajectory["step"].tolist() == list(range(1, 13))
+        assert f.trajectory["target"].iloc[-1] == pytest.approx(0.6)
+        assert f.trajectory["expected"].iloc[-1] == pytest.approx(0.6, abs=0.01)
+        assert f.trajectory["target"].iloc[3] == pytest.approx(target_at(3, settings)) == pytest.approx(0.6 * 4 / 8.4)
+        assert f.trajectory.notna().all(axis=None)
+    assert len({f.mask for f in found}) > 1  # seeds differ
+    again = l0_search(model, sample, shared, settings, 1)
+    assert (again.log_alpha == found[1].log_alpha).all()
+    for name, parameter in model.net.named_parameters():
+        assert parameter.equal(before[name])
+        assert parameter.requires_grad
+    assert not model.net.training
+
+
+def test_a_stopped_search_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    model, settings = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    for more in ({}, {"dropout": True, "noise": "batch"}, {"constraint": "lagrangian", "rate": 0.1}):
+        chosen = settings.model_copy(update=more)
+        whole = l0_search(model, sample, shared, chosen, 5)
+
+        class Stopped(Exception):
+            pass
+
+        def stop(state: State) -> None:
+            if state.step == 7:
+                state.save(tmp_path / "state.safetensors")
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            l0_search(model, sample, shared, chosen, 5, checkpoint=stop)
+        rest = l0_search(model, sample, shared, chosen, 5, state=State.load(tmp_path / "state.safetensors"))
+        assert (rest.log_alpha == whole.log_alpha).all()
+        assert rest.trajectory.equals(whole.trajectory)
+        assert rest.mask == whole.mask
+
+
+def test_the_multipliers_pull_towards_the_target() -> None:
+    model, _ = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    settings = L0(sparsity=0.5, steps=150, batch=8, constraint="lagrangian", rate=0.1, lambda_rate=0.3)
+    found = l0_search(model, sample, reference(model, sample), settings, 0)
+    assert found.trajectory["closed"].iloc[0] < 0.05
+    assert found.trajectory["closed"].iloc[-1] == pytest.approx(0.5, abs=0.15)
+
+
+def test_the_papers_setting_runs_with_its_own_rules() -> None:
+    model, _ = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    settings = L0.paper(0.5).model_copy(update={"steps": 5, "batch": 8, "warmup": 2})
+    found = l0_search(model, sample, reference(model, sample), settings, 0)
+    assert found.log_alpha == pytest.approx(np.full(10, 10.0), abs=1.0)  # gates start at 10 and hardly move
+    assert found.mask == model.units.full()
+
+
+def test_the_released_rule_by_hand() -> None:
+    units = tiny.model().units  # two layers of four heads, two MLPs
+    log_alpha = np.array([9, 9, 9, -9, 9, -9, -9, 9, 9, -9], float)
+    mask = released_rule(log_alpha, units, 0.5)
+    assert mask.vector.tolist() == (log_alpha > 0).tolist()
+    soft = np.full(10, 0.2)  # sigmoid(0.8 * 0.2 / T) = 0.56: kept at 0.5, gone at 0.6
+    few = [float(closed_probability(torch.tensor(0.2)))] * 4
+    zeros = round(sum(few))  # of every four heads, the expected number is closed first
+    assert released_rule(soft, units, 0.5).heads.sum() == 2 * (4 - zeros)
+    assert len(released_rule(soft, units, 0.6)) == 0
+
+
+def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:
+    model, settings = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    with torch.no_grad():
+        next(model.net.parameters()).fill_(float("nan"))
+    with pytest.raises(JobError, match="not a number at step 1"):
+        l0_search(model, sample, shared, settings, 0)

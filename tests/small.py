@@ -1,0 +1,66 @@
+"""A whole study in a few seconds: a tiny random BERT, a few hundred generated pairs in files of the user's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tiny
+import yaml
+
+from corewood.data.overlap import overlap
+from corewood.spec import StudySpec, read_study
+from corewood.store.store import Store
+from corewood.study.engines import Engine, Inline
+from corewood.study.run import Outcome, run_study
+
+COLUMNS = {"text": ["first", "second"], "label": "label"}
+
+
+def write_study(folder: Path, **changes: Any) -> Path:
+    """A checkpoint, three files and a study of them; `changes` replace top-level keys, None removes one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "model").exists():
+        tiny.checkpoint(folder / "model")
+    if not (folder / "train.csv").exists():
+        task = overlap(seed=1, train=300, validation=60, per_case=4, counter=0.1)
+        assert task.train is not None
+        task.train.frame.to_csv(folder / "train.csv", index=False)
+        task.validation.frame.to_json(folder / "dev.jsonl", orient="records", lines=True)
+        task.challenge["cases"].frame.to_parquet(folder / "cases.parquet")
+    content: dict[str, Any] = {
+        "name": "small",
+        "model": "model",
+        "task": {
+            "train": {"path": "train.csv", **COLUMNS},
+            "validation": {"path": "dev.jsonl", **COLUMNS},
+            "challenge": {"cases": {"path": "cases.parquet", **COLUMNS, "case": "case", "group": "group"}},
+        },
+        "fine_tune": {"steps": 30, "batch": 16, "learning_rate": 1e-3, "checkpoints": [0, 10]},
+        "search": {"sparsity": [0.4, 0.7], "seeds": 2, "settings": {"steps": 10, "batch": 8}},
+        "sample": 100,
+        **changes,
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}), encoding="utf-8")
+    return path
+
+
+def spec_of(path: Path, *changes: str) -> StudySpec:
+    return read_study(path, list(changes))
+
+
+def run(path: Path, store: Path, *changes: str, engine: Engine | None = None, listener: Any = None) -> Outcome:
+    return run_study(spec_of(path, *changes), path.parent, Store(store), engine or Inline(), listener)
+
+
+def table_bytes(outcome: Outcome) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted((outcome.report / "tables").iterdir())}
+
+
+def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "corewood", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False
+    )
