@@ -56,10 +56,10 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
     assert page.locator(".chart").count() == len(names) == 8
     for name in names:
         marks = page.locator(
-            f"#chart-{name} svg .mark-symbol path, #chart-{name} svg .mark-rect path, #chart-{name} svg .mark-line path"
+            f"#chart-{name} svg.marks .mark-symbol path, #chart-{name} svg.marks .mark-rect path, #chart-{name} svg.marks .mark-line path"
         )
         assert marks.count() > 3, name
-        box: Any = page.locator(f"#chart-{name} svg").bounding_box()
+        box: Any = page.locator(f"#chart-{name} svg.marks").bounding_box()
         assert box["width"] > 200, name
 
 
@@ -74,7 +74,7 @@ def test_the_page_opens_with_the_finding(opened: tuple[Page, list[str], list[str
 
 def test_points_have_tooltips(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
-    page.locator("#chart-heads svg .mark-rect.role-mark path").first.hover()
+    page.locator("#chart-heads svg.marks .mark-rect.role-mark path").first.hover()
     page.wait_for_selector("#vg-tooltip-element.visible")
     assert "kept by" in page.locator("#vg-tooltip-element").inner_text()
 
@@ -99,9 +99,9 @@ def test_the_table_sorts_by_a_click(opened: tuple[Page, list[str], list[str]]) -
 
 def test_a_click_on_the_legend_picks_a_case(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
-    faded = "#chart-dynamics svg path[opacity='0.06'], #chart-dynamics svg path[stroke-opacity='0.06']"
-    before = page.locator("#chart-dynamics svg").inner_html()
-    page.locator("#chart-dynamics svg .role-legend-label text", has_text="in domain").first.click()
+    faded = "#chart-dynamics svg.marks path[opacity='0.06'], #chart-dynamics svg.marks path[stroke-opacity='0.06']"
+    before = page.locator("#chart-dynamics svg.marks").inner_html()
+    page.locator("#chart-dynamics svg.marks .role-legend-label text", has_text="in domain").first.click()
     page.wait_for_timeout(300)
-    assert page.locator("#chart-dynamics svg").inner_html() != before
+    assert page.locator("#chart-dynamics svg.marks").inner_html() != before
     assert page.locator(faded).count() > 0

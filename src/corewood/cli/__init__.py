@@ -39,11 +39,8 @@ def options(
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="corewood")
     except CorewoodError as problem:
         typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
         typer.echo(str(problem), err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("\nStopped. Finished jobs are kept; the same command goes on from here.", err=True)
-        sys.exit(130)

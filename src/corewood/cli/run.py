@@ -27,9 +27,13 @@ def run(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path
     from corewood.study.engines import cores, engine
     from corewood.study.run import deliver, run_study
 
-    with listener() as show:
-        show.say("Reading the data and the model")
-        outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+    try:
+        with listener() as show:
+            show.say("Reading the data and the model")
+            outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+    except KeyboardInterrupt:
+        typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
+        sys.exit(130)
     page = deliver(outcome.report, out or Path(f"{spec.name}-report"))
     if outcome.computed:
         typer.echo(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -88,6 +91,7 @@ class Workers:
         import dask
         from distributed import Client, KilledWorker, LocalCluster, as_completed
 
+        quiet_dask()
         settings = {
             "distributed.worker.daemon": False,  # a job may start processes
             "distributed.scheduler.worker-ttl": "1 hour",  # a job may hold the interpreter for minutes
@@ -98,19 +102,20 @@ class Workers:
         waiting = {job.key: job for job in jobs}
         place = {job.key: i for i, job in enumerate(jobs)}
         count = min(self.count, len(jobs))
-        with (
-            dask.config.set(settings),
-            LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=None,
-                dashboard_address=None,
-                host="127.0.0.1",
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
+        with dask.config.set(settings), ExitStack() as stack:
+            with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
+                cluster = stack.enter_context(
+                    LocalCluster(
+                        n_workers=count,
+                        threads_per_worker=1,
+                        processes=True,
+                        memory_limit=None,
+                        dashboard_address=None,
+                        host="127.0.0.1",
+                        silence_logs=logging.CRITICAL,
+                    )
+                )
+            client = stack.enter_context(Client(cluster, set_as_default=False))
             client.subscribe_topic("corewood", lambda message: tell(Event(**message[1]["event"])))
             running: dict[str, Any] = {}
             finished = as_completed(loop=client.loop, raise_errors=False)
@@ -146,6 +151,26 @@ class Workers:
                         tell(Event(key, "failed", reason(problem)))
                     block(key)
                 submit_ready()
+
+
+def quiet_dask() -> None:
+    """What dask has to say while a cluster closes is no news to a user; what goes wrong with a job is told by its event."""
+    for name in [n for n in logging.root.manager.loggerDict if n.partition(".")[0] == "distributed"]:
+        logging.getLogger(name).handlers.clear()
+    logging.getLogger("distributed").addHandler(logging.NullHandler())
+    logging.getLogger("distributed").propagate = False
+
+
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def remote(content: dict[str, Any], root: str) -> None:
