@@ -55,11 +55,10 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
     names = [p.stem for p in sorted((report / "figures").glob("*.svg"))]
     assert page.locator(".chart").count() == len(names) == 8
     for name in names:
-        marks = page.locator(
-            f"#chart-{name} svg.marks .mark-symbol path, #chart-{name} svg.marks .mark-rect path, #chart-{name} svg.marks .mark-line path"
-        )
+        chart = f"#chart-{name} svg.marks"
+        marks = page.locator(", ".join(f"{chart} .mark-{kind} path" for kind in ("symbol", "rect", "line")))
         assert marks.count() > 3, name
-        box: Any = page.locator(f"#chart-{name} svg.marks").bounding_box()
+        box: Any = page.locator(chart).bounding_box()
         assert box["width"] > 200, name
 
 
