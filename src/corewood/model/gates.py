@@ -101,7 +101,7 @@ def gate_values(gate: Tensor, like: Tensor) -> Tensor:
 
 
 def mix(x: Tensor, z: Tensor, ablated: Tensor | float) -> Tensor:
-    return x * z if isinstance(ablated, float) else x * z + ablated * (1 - z)
+    return x * z if isinstance(ablated, float) else torch.lerp(ablated, x, z)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def rate_at(step: int, settings: L0) -> float:
 def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
     """Add to all gates the one number that makes the expected sparsity what it should be."""
     low, high = -4 * LIMIT, 4 * LIMIT
-    for _ in range(50):
+    for _ in range(32):
         middle = (low + high) / 2
         shifted = (log_alpha + middle).clamp(-LIMIT, LIMIT)
         if 1 - float(mean_gate(shifted).mean()) > sparsity:
