@@ -118,6 +118,12 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         read_split("dev", source(tmp_path / "rowz.csv"))
 
 
+def test_a_hub_set_that_cannot_be_had_says_what_to_do() -> None:
+    spec = SourceSpec(hub="nobody/nothing-of-the-kind", text=("premise",))
+    with pytest.raises(InputError, match=r"hub set nobody/nothing-of-the-kind: cannot be loaded .* give a path"):
+        read_split("dev", spec)
+
+
 def test_a_limit_is_drawn_evenly_over_cases_and_by_seed(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {"premise": [str(i) for i in range(100)], "hypothesis": "h", "gold": "x", "kind": ["a"] * 80 + ["b"] * 20}

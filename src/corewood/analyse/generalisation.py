@@ -26,6 +26,13 @@ def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
     return last
 
 
+def judged(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows that say something of their own: in-domain sets, cases, and challenge sets without cases."""
+    cased = set(rows.loc[rows["case"] != "all", "dataset"])
+    found: pd.DataFrame = rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
+    return found
+
+
 def spread(accuracy: pd.DataFrame) -> pd.DataFrame:
     """Per target, dataset and case: min, max, mean, std, range over subnetworks, and the full model's value.
 

@@ -63,7 +63,7 @@ class Tally:
         """Of all work, by the examples that pass through the model."""
         total = sum(job.work for job in self.jobs) or 1
         done = sum(job.work for job in self.jobs if job.key in self.ended)
-        return (done + sum(job.work * part for job, _, part in self.running.values())) / total
+        return (done + sum(job.work * part for job, _, part in list(self.running.values()))) / total
 
     def left(self) -> str:
         share, spent = self.share(), time.monotonic() - self.began

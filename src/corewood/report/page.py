@@ -15,10 +15,11 @@ import pandas as pd
 import vl_convert
 import yaml
 
-from corewood.report.charts import Figure, figures, percent
-from corewood.report.words import finding, judged
+from corewood.analyse.generalisation import judged
+from corewood.report.charts import Figure, figures
+from corewood.report.style import Tables
+from corewood.report.words import finding
 
-Tables = Mapping[str, pd.DataFrame]
 # the release of Vega-Lite that charts are written for, where vl-convert has it
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
 
@@ -153,6 +154,3 @@ def provenance(tables: Tables, about: Mapping[str, Any]) -> str:
     parts.append("<h3>Study</h3><pre>" + escape(yaml.safe_dump(about["study"], sort_keys=False, allow_unicode=True)) + "</pre>")
     parts.append("<h3>Versions</h3>" + rows({**about["versions"], "seconds of work": about["job_seconds"]}))
     return "".join(parts)
-
-
-__all__ = ["page", "percent", "write_report"]

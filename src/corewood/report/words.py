@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from corewood.analyse.core import DRAWS
+from corewood.analyse.generalisation import judged
+from corewood.report.style import Tables
 
-Tables = Mapping[str, pd.DataFrame]
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
 MARGIN = 0.03  # a case that falls by more than three points is not kept
 
@@ -36,12 +37,6 @@ def finding(tables: Tables, model: str) -> Finding:
     points = [point for target in sorted(spread["target"].unique()) for point in at_sparsity(spread, target)]
     points += core_point(tables)
     return Finding(headline(spread, model), points)
-
-
-def judged(spread: pd.DataFrame) -> pd.DataFrame:
-    """Rows that say something of their own: in-domain sets, cases, and challenge sets without cases."""
-    cased = set(spread.loc[(spread["case"] != "all"), "dataset"])
-    return spread[(spread["case"] != "all") | ~spread["dataset"].isin(cased)]
 
 
 def largest(rows: pd.DataFrame, by: pd.Series) -> pd.Series:

@@ -1,0 +1,79 @@
+"""What all charts share: colours, scales, and the names of rows.
+
+Orders are given as scale domains, never as `sort` lists: Vega-Lite turns those into expressions, where a case that is
+called "if" is read as a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+Tables = Mapping[str, pd.DataFrame]
+
+INK, PALE, MARK = "#22302a", "#d9ded9", "#b5472f"
+GREENS = ["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"]
+LINES = ["#1f5d3f", "#b5472f", "#c98a1b", "#3f6fa3", "#7a4f9a", "#5f8f2f", "#a83e6c", "#2f8f8f", "#8a6a4f", "#55606b"]
+PERCENT = ".0%"
+
+
+def percent(sparsity: float) -> str:
+    return f"{100 * sparsity:g} % removed"
+
+
+def styled(chart: Any) -> Any:
+    return (
+        chart.configure(font="Helvetica, Arial, sans-serif", background="white")
+        .configure_axis(
+            gridColor="#e8ece8",
+            domainColor="#9aa59e",
+            tickColor="#9aa59e",
+            labelColor=INK,
+            labelFontSize=11,
+            labelLimit=260,
+            titleColor=INK,
+            titleFontSize=12,
+            titleFontWeight="normal",
+        )
+        .configure_legend(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelFontSize=11, labelLimit=240)
+        .configure_header(labelColor=INK, titleColor=INK, labelFontSize=12, labelFontWeight="bold")
+        .configure_view(stroke="#e1e6e1")
+        .configure_title(color=INK, fontSize=13, anchor="start")
+    )
+
+
+def order_of_cases(spread: pd.DataFrame) -> list[str]:
+    """In-domain first, then case by case, group by group, as the data has them."""
+    cases = spread.drop_duplicates("where")
+    return list(cases.sort_values(["domain", "group"], ascending=[False, True], kind="stable")["where"])
+
+
+def where(table: pd.DataFrame) -> pd.Series:
+    """What a row is about: in domain, a case, or a whole challenge set."""
+    several = table.loc[table["domain"] == "challenge", "dataset"].nunique() > 1
+    names = []
+    for _, row in table.iterrows():
+        if row["domain"] == "in-domain":
+            names.append("in domain")
+        elif row["case"] == "all":
+            names.append(f"{row['dataset']}: all")
+        else:
+            names.append(f"{row['dataset']}: {row['case']}" if several else str(row["case"]))
+    return pd.Series(names, index=table.index, dtype=object)
+
+
+def share_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str) -> Any:
+    """From 0 to 100 %, always: a cut axis makes small differences look large."""
+    return channel(f"{field}:Q", title=title, axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1]))
+
+
+def case_colour(order: list[str]) -> alt.Color:
+    """In domain in ink, the cases in turn; the legend in columns of sixteen."""
+    colours = [INK, *(LINES[i % len(LINES)] for i in range(len(order) - 1))]
+    columns = -(-len(order) // 16)
+    return alt.Color(
+        "where:N", title="click to pick", scale=alt.Scale(domain=order, range=colours), legend=alt.Legend(columns=columns)
+    )

@@ -1,0 +1,59 @@
+"""What the README prints is what a user types."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import small
+import tiny
+
+from corewood.data.overlap import overlap
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_study_and_its_commands_work_as_printed(tmp_path: Path) -> None:
+    task = overlap(train=300, validation=60, per_case=4)
+    names = {"first": "premise", "second": "hypothesis", "case": "kind"}
+    for file, split in (("train", task.train), ("dev", task.validation), ("hard", task.challenge["cases"])):
+        assert split is not None
+        split.frame.rename(columns=names).to_csv(tmp_path / f"{file}.csv", index=False)
+    tiny.checkpoint(tmp_path / "path" / "to" / "checkpoint")
+    (tmp_path / "mine.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    lines = [line.split("#")[0].split() for block in blocks("") for line in block.splitlines() if line.startswith("corewood ")]
+    assert [words[1] for words in lines] == ["plan", "run", "report"]
+    for words in lines:
+        done = small.command(*words[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mine-report" / "report.html").exists()
+
+
+def test_the_library_example_runs(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path / "path" / "to" / "checkpoint")
+    done = subprocess.run(
+        [sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_two_commands_are_there() -> None:
+    scripts = re.findall(r"^(scripts/\w+)", "\n".join(blocks("")), flags=re.MULTILINE)
+    assert scripts == ["scripts/demo", "scripts/test"]
+    for name in (*scripts, "scripts/check", "scripts/install", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), name
+    assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
