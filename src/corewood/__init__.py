@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from corewood.analyse.core import Core, core
     from corewood.analyse.generalisation import effective_size, spread
     from corewood.analyse.heads import agreement
+    from corewood.data.encode import encode
     from corewood.data.named import task
     from corewood.data.task import Split, Task
     from corewood.errors import CorewoodError, InputError
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.generalisation",
-    "spread": "analyse.generalisation", "agreement": "analyse.heads", "task": "data.named", "Split": "data.task",
+    "spread": "analyse.generalisation", "agreement": "analyse.heads", "encode": "data.encode",
+    "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
@@ -45,7 +47,7 @@ _WHERE = {
 
 __all__ = [
     "L0", "Core", "CorewoodError", "FineTune", "Gates", "InputError", "Mask", "Masks", "Means", "Model", "Predictions",
-    "Split", "StudySpec", "Task", "Units", "accuracy", "agreement", "core", "effective_size", "fine_tune", "gated",
+    "Split", "StudySpec", "Task", "Units", "accuracy", "agreement", "core", "effective_size", "encode", "fine_tune", "gated",
     "load", "mean_activations", "predict", "read_study", "run", "search", "spread", "task", "wilson", "wrap",
 ]  # fmt: skip
 

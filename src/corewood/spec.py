@@ -48,7 +48,7 @@ class ModelSpec(Spec):
     )
     pad_token: str | None = Field(None, description="for decoders without one, e.g. <|endoftext|>")
     max_length: int | None = Field(None, ge=4, description="tokens per example; default: the model's positions")
-    device: str = "auto"
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
 
 
 class SourceSpec(Spec):
@@ -91,6 +91,9 @@ class FilesTask(Spec):
         for taken in ("train", "validation"):
             if taken in self.challenge:
                 raise ValueError(f"a challenge set cannot be called {taken!r}; choose another name")
+        for key, source in (("train", self.train), ("validation", self.validation)):
+            if source is not None and source.case is not None:
+                raise ValueError(f"{key}.case: cases belong to challenge sets; give the same file as one of those")
         return self
 
 
@@ -98,7 +101,7 @@ class GeneratedTask(Spec):
     """The embedded task with a planted shortcut; see docs/methods.md."""
 
     generated: Literal["overlap"]
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     train: int = Field(12_000, ge=32)
     validation: int = Field(1_000, ge=16)
     per_case: int = Field(100, ge=2)
@@ -126,7 +129,7 @@ class FineTune(Spec):
     learning_rate: float = Field(5e-5, gt=0)
     warmup: int = Field(0, ge=0, description="steps")
     weight_decay: float = Field(0.0, ge=0)
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="steps at which to keep the model")
     threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
 
@@ -199,13 +202,22 @@ class SearchSpec(Spec):
     def _settings(self) -> Self:
         if isinstance(self.seeds, int) and self.seeds < 1:
             raise ValueError("seeds: give at least one")
+        for key, given in (("seeds", self.seed_list), ("sparsity", self.sparsity)):
+            if len(set(given)) < len(given):
+                raise ValueError(f"{key}: a value stands twice in {list(given)}")
+        if min(self.seed_list) < 0:
+            raise ValueError("seeds: must not be negative")
         if "sparsity" in self.settings:
             raise ValueError("settings: sparsity stands beside settings, not in it")
-        for key in self.settings:
-            if key not in L0.model_fields:
-                raise ValueError(f"settings: unknown key {key!r}.{nearest(key, L0.model_fields)}")
-        for target in self.sparsity:
-            self.l0(target)
+        unknown = [k for k in self.settings if k not in L0.model_fields]
+        if unknown:
+            raise ValueError("; ".join(f"settings.{k}: unknown key.{nearest(k, L0.model_fields)}" for k in unknown))
+        try:
+            for target in self.sparsity:
+                self.l0(target)
+        except ValidationError as problem:
+            wrong = [f"settings.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()]
+            raise ValueError("; ".join(wrong)) from None
         return self
 
     @property
@@ -228,7 +240,7 @@ class StudySpec(Spec):
     search: SearchSpec
     ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
     sample: int = Field(2048, ge=2, description="training examples the search and the means may use")
-    seed: int = Field(0, description="draws the sample and the limits")
+    seed: int = Field(0, ge=0, description="draws the sample and the limits")
 
     @model_validator(mode="after")
     def _training_data(self) -> Self:
@@ -243,6 +255,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
             if isinstance(key, (str, int, float)) and key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
@@ -267,7 +281,7 @@ def read_study(path: str | Path, changes: list[str] | None = None) -> StudySpec:
 def parse_study(text: str, source: str, changes: list[str] | None = None) -> StudySpec:
     try:
         raw = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as problem:
+    except (yaml.YAMLError, TypeError) as problem:  # TypeError: a mapping or list as a key
         raise StudyError(source, [" ".join(str(problem).split())]) from None
     if not isinstance(raw, dict):
         raise StudyError(source, ["the file must be a mapping: name, model, task, search"])

@@ -94,5 +94,5 @@ def test_a_loss_that_is_not_a_number_stops_with_advice(tmp_path: Path) -> None:
     model, train, gold = prepared()
     with torch.no_grad():
         model.net.classifier.weight.fill_(float("nan"))
-    with pytest.raises(JobError, match=r"not a number at step 10; lower fine_tune.learning_rate"):
+    with pytest.raises(JobError, match=r"not a number at step 1; lower fine_tune.learning_rate"):
         fine_tune(model, train, gold, SETTINGS, tmp_path)

@@ -50,6 +50,12 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         load(str(tmp_path / "xlnet"))
 
 
+def test_a_config_nobody_knows_is_not_taken_for_a_hub_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "brand-new"}')
+    with pytest.raises(InputError, match=r"no architecture that transformers knows .* known to Corewood: bert"):
+        load(str(tmp_path))
+
+
 def test_a_decoder_without_padding_token_says_what_to_set(tmp_path: Path) -> None:
     tiny.net("gpt2").save_pretrained(tmp_path)
     words = tiny.tokenizer(types=False)

@@ -11,10 +11,11 @@ from scipy.stats import hypergeom, spearmanr
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from corewood.analyse.core import core, expected_all
-from corewood.analyse.generalisation import dynamics, effective_size, spread, widest_pair
+from corewood.analyse.generalisation import dynamics, effective_size, full_model, spread, widest_pair
 from corewood.analyse.heads import agreement, frequencies, rank_correlations
 from corewood.errors import InputError
 from corewood.model.mask import Mask
+from corewood.report.words import finding
 
 
 def random_masks(count: int, keep: float, seed: int, layers: int = 12, heads: int = 12) -> list[Mask]:
@@ -142,9 +143,21 @@ def test_spread_compares_only_subnetworks_that_are_equal_in_domain() -> None:
     assert row["full"] == 1.0
 
 
-def test_widest_pair_of_one_subnetwork_is_zero() -> None:
+def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -> None:
     values = pd.Series({"a": 0.5})
-    assert widest_pair(values, values) == (0.0, "a", "a")
+    assert np.isnan(widest_pair(values, values)[0])
+    table = spread(accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0}))
+    found = finding({"spread": table, "core": pd.DataFrame()}, "m")
+    assert "no two subnetworks are equal in domain" in found.headline
+    assert "the widest" not in found.points[0]
+
+
+def test_the_full_model_is_the_one_that_was_pruned() -> None:
+    early = accuracy_rows({}, {"in": 0.5, "hard": 0.1}).assign(checkpoint=5)
+    late = accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0})
+    assert set(full_model(pd.concat([early, late]))["value"]) == {0.99, 1.0}
+    holes = pd.concat([early, late[late["subnetwork"] != "full"]])  # its own evaluation failed
+    assert full_model(holes).empty
 
 
 def test_effective_size_in_both_orders() -> None:

@@ -52,6 +52,9 @@ def test_bad_masks_are_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text('{"heads": [[1, 0]]}')
     with pytest.raises(InputError, match="not a mask"):
         Mask.load(tmp_path / "m.json")
+    (tmp_path / "m.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="not a mask"):
+        Mask.load(tmp_path / "m.safetensors")
     np.save(tmp_path / "p.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="not a mask"):
         Mask.load(tmp_path / "p.npy")

@@ -102,6 +102,11 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
         ("a.xyz", b"", {}, "unknown kind of file; set format"),
         ("a.csv", b"premise,hypothesis,gold\na,b,c\nd,e,f\n", {"labels": {"c": "yes"}}, "row 2 has the label 'f', which task"),
         ("a.csv", b"premise,hypothesis,gold,k\na,b,c,x\nd,e,c,x\nf,g,c,y\n", {"case": "k"}, "case 'y' .*has one example"),
+        ("a.csv", b"premise,hypothesis,gold,k\na,b,c,all\nd,e,c,all\n", {"case": "k"}, "a case cannot be called 'all'"),
+        ("a.csv", b"", {}, "no rows, so dev would be empty"),
+        ("a.csv", b"premise,hypothesis,gold\na,,c\n", {}, "row 1 has no 'hypothesis'"),
+        ("a.csv", b"premise,hypothesis,gold\na,b,\n", {}, "row 1 has no label in column 'gold'"),
+        ("a.csv", b"premise,hypothesis,gold,gold\na,b,c,d\n", {}, "the column 'gold' stands twice"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": null, "gold": "c"}\n', {}, "row 1 has no 'hypothesis'"),
     ],
 )  # fmt: skip
@@ -109,7 +114,7 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, more: dict[str, ob
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         read_split("dev", source(tmp_path / name, **more))
-    assert name in str(caught.value)
+    assert name in str(caught.value) or "a case cannot be called" in message
 
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
@@ -134,6 +139,13 @@ def test_a_limit_is_drawn_evenly_over_cases_and_by_seed(tmp_path: Path) -> None:
     assert one["case"].value_counts().to_dict() == {"a": 15, "b": 15}
     assert one.equals(again)
     assert not one.equals(other)
+
+
+def test_a_folder_given_as_a_file_and_too_small_a_limit(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read .* check the path"):
+        read_split("dev", source(tmp_path, format="csv"))
+    with pytest.raises(InputError, match=r"task\.dev\.limit: 3 leaves case '\w+' one example"):
+        read_split("dev", source(write(tmp_path, "csv"), case="kind", limit=3))
 
 
 def test_labels_of_challenge_sets_are_checked_after_folding(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ def test_yaml_traps() -> None:
     assert "put the label in quotes" in mistakes(GOOD.replace("label: gold", "label: gold, labels: {0: no}"))
     assert "stands twice" in mistakes(GOOD + "name: other\n")
     assert "must be a mapping" in mistakes("- a\n- b\n")
+    assert "mine.yaml: 1 mistake" in mistakes("{{x}: 1}\n")
+    assert parse_study(GOOD.replace("model: some/folder", "model: &m {checkpoint: a}"), "x").model.checkpoint == "a"
+    merged = "base: &b {sparsity: 0.5}\n" + GOOD.replace("search: {sparsity: 0.5}", "search: {<<: *b, seeds: 2}")
+    assert "base: unknown key" in mistakes(merged)
+    assert "validation.case: cases belong to challenge sets" in mistakes(GOOD.replace("label: gold", "label: gold, case: c"))
     assert "mine.yaml" in mistakes("name: [unclosed\n")
 
 
@@ -105,8 +110,14 @@ def test_a_missing_study_file_says_what_is_there(tmp_path: Path) -> None:
 def test_search_settings_are_checked_by_name_and_value() -> None:
     with pytest.raises(ValueError, match="Did you mean 'steps'"):
         SearchSpec(sparsity=0.5, settings={"step": 3})
-    with pytest.raises(ValueError, match="steps"):
+    with pytest.raises(ValueError, match=r"settings\.steps: Input should be greater than or equal to 1"):
         SearchSpec(sparsity=0.5, settings={"steps": 0})
+    with pytest.raises(ValueError, match=r"settings\.step: unknown key.*; settings\.bach: unknown key"):
+        SearchSpec(sparsity=0.5, settings={"step": 3, "bach": 2})
+    with pytest.raises(ValueError, match=r"seeds: a value stands twice in \[1, 1\]"):
+        SearchSpec(sparsity=0.5, seeds=(1, 1))
+    with pytest.raises(ValueError, match="seeds: must not be negative"):
+        SearchSpec(sparsity=0.5, seeds=(-1,))
     assert SearchSpec(sparsity=0.5, settings={"steps": 7}).l0(0.5).steps == 7
 
 

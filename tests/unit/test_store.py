@@ -50,7 +50,7 @@ def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("harm", ["change", "cut", "remove", "meta", "no meta"])
+@pytest.mark.parametrize("harm", ["change", "cut", "remove", "meta", "other meta", "no meta"])
 def test_damage_is_found(tmp_path: Path, harm: str) -> None:
     store = Store(tmp_path)
     put(store)
@@ -61,6 +61,8 @@ def test_damage_is_found(tmp_path: Path, harm: str) -> None:
         (folder / "sub" / "b.txt").write_text("")
     elif harm == "remove":
         (folder / "a.txt").unlink()
+    elif harm == "other meta":
+        (folder / META).write_text((folder / META).read_text().replace('"title": "t"', '"title": "u"'))
     elif harm == "meta":
         (folder / META).write_text('{"files": ')
     else:
@@ -123,26 +125,32 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 FILL = """
-import sys, os, resource, signal
-from pathlib import Path
+import sys
+import numpy as np, pandas as pd
+from safetensors.numpy import save_file
 from corewood.store.store import Store
 from corewood.errors import StoreError
 try:
     with Store(sys.argv[1]).writing("search", "k", {}) as folder:
-        (folder / "big").write_bytes(b"x" * 4_000_000)
+        big = np.zeros(1_000_000)
+        if sys.argv[2] == "safetensors":
+            save_file({"big": big}, folder / "big.safetensors")
+        else:
+            pd.DataFrame({"big": np.random.default_rng(0).random(1_000_000)}).to_parquet(folder / "big.parquet")
 except StoreError as problem:
     print(problem)
 """
 
 
-def test_a_full_disk_says_so_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["safetensors", "parquet"])
+def test_a_full_disk_says_so_and_leaves_nothing_half_written(tmp_path: Path, kind: str) -> None:
     mount = tmp_path / "small"
     mount.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mount)], capture_output=True, check=False)
     if made.returncode:
         pytest.skip("needs the right to mount a small file system (root); un-skip by running as root")
     try:
-        done = subprocess.run([sys.executable, "-c", FILL, str(mount)], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-c", FILL, str(mount), kind], capture_output=True, text=True, check=True)
         assert "the disk is full; free some space and run again" in done.stdout
         assert not Store(mount).has("search", "k")
     finally:

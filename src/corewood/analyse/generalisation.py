@@ -20,9 +20,9 @@ def subnetworks(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the full model at the checkpoint that was pruned: the last."""
-    rows = accuracy[accuracy["subnetwork"] == FULL]
-    last: pd.DataFrame = rows[rows["checkpoint"] == rows["checkpoint"].max()]
+    """The rows of the full model at the checkpoint that was pruned; without subnetworks, at the last."""
+    pruned = subnetworks(accuracy)["checkpoint"] if (accuracy["subnetwork"] != FULL).any() else accuracy["checkpoint"]
+    last: pd.DataFrame = accuracy[(accuracy["subnetwork"] == FULL) & (accuracy["checkpoint"] == pruned.max())]
     return last
 
 
@@ -71,12 +71,13 @@ def spread(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def widest_pair(values: pd.Series, in_domain: pd.Series) -> tuple[float, str, str]:
-    """The largest difference between two subnetworks that are equal in domain."""
+    """The largest difference between two subnetworks that are equal in domain; not a number when no two are."""
     values = values[values.index.isin(in_domain.index)]
     gaps = values.to_numpy()[None, :] - values.to_numpy()[:, None]  # (low, high)
     inside = in_domain[values.index].to_numpy()
     same = np.abs(inside[None, :] - inside[:, None]) <= SAME + 1e-9
-    if not len(values):
+    np.fill_diagonal(same, False)
+    if not same.any():
         return float("nan"), "", ""
     low, high = np.unravel_index(np.where(same, gaps, -np.inf).argmax(), gaps.shape)
     names = [str(name) for name in values.index]

@@ -84,7 +84,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
 def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:
     """Batches for evaluation: examples of similar length together, at most `size` of them and `tokens` tokens.
 
-    No batch has one example alone unless the set has: resample ablation needs a second.
+    No batch has one example alone unless the set has, or a text fills a batch: resample ablation needs a second.
     """
     order = np.argsort(lengths, kind="stable")
     start = 0

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import normal
-from corewood.data.task import Split
+from corewood.data.task import ALL, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 
@@ -26,6 +26,11 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
     """The examples, and notes on what the user should know about the file."""
     where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
     frame, names, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
+    if frame.empty:
+        raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
     need = {"text": list(source.text), "label": [source.label]}
     need |= {key: [column] for key, column in (("case", source.case), ("group", source.group)) if column}
     for key, columns in need.items():
@@ -36,11 +41,9 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
                     f"{where}: no column {column!r} (task.{name}.{key}).{nearest(column, there)} "
                     f"The columns are: {', '.join(there)}"
                 )
-    if frame.empty:
-        raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
     made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
     for part, column in zip(made, source.text, strict=False):
-        empty = np.flatnonzero(made[part].isna())
+        empty = np.flatnonzero(made[part].isna() | (made[part].astype(str).str.strip() == ""))
         if len(empty):
             raise InputError(f"{where}: row {empty[0] + 1} has no {column!r}; every example needs its text")
     made["label"] = label_names(frame[source.label], source, names, where, name)
@@ -48,16 +51,20 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
         if wanted:
             made[part] = frame[wanted]
     tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
+    check_cases(
+        tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
+    )
     tidy = draw(tidy, source.limit, seed)
-    if "case" in tidy:
-        counts = tidy["case"].value_counts()
-        if (counts < 2).any():
-            lone = str(counts.index[counts < 2][0])
-            raise InputError(
-                f"{where}: case {lone!r} (column {source.case!r}) has one example, which says nothing; "
-                "merge it with another case or remove it"
-            )
+    check_cases(tidy, f"task.{name}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
     return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
+
+
+def check_cases(frame: pd.DataFrame, complaint: str) -> None:
+    counts = frame["case"].value_counts() if "case" in frame else pd.Series(dtype=int)
+    if (counts < 2).any():
+        raise InputError(complaint.format(str(counts.index[counts < 2][0])))
+    if ALL in counts.index:
+        raise InputError(f"a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
 
 
 def locate(source: SourceSpec, base: Path | None) -> Path:
@@ -71,8 +78,9 @@ def locate(source: SourceSpec, base: Path | None) -> Path:
 
 def label_names(column: Any, source: SourceSpec, names: list[str] | None, where: str, split: str) -> Any:
     """Values of the file -> names: by the set's own class names, then by the study's `labels`."""
-    if column.isna().any():
-        raise InputError(f"{where}: row {np.flatnonzero(column.isna())[0] + 1} has no label in column {source.label!r}")
+    empty = np.flatnonzero(column.isna() | (column.astype(str).str.strip() == ""))
+    if len(empty):
+        raise InputError(f"{where}: row {empty[0] + 1} has no label in column {source.label!r}")
     if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
         column = column.astype(int)  # labels that were integers before a missing value made them floats
     if names is not None:
@@ -145,7 +153,10 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
 
 def read_text(path: Path) -> str:
     """UTF-8, with or without a byte-order mark."""
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path, its permissions and format") from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

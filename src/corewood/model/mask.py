@@ -10,9 +10,15 @@ from typing import Any, overload
 
 import numpy as np
 import pandas as pd
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from corewood.errors import InputError
+
+
+def unit_names(layers: int, heads: int) -> list[str]:
+    """In flat order: heads row by row, then MLPs."""
+    return [f"L{i}.H{h}" for i in range(layers) for h in range(heads)] + [f"L{i}.MLP" for i in range(layers)]
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,7 @@ class Units:
 
     @property
     def names(self) -> list[str]:
-        heads = [f"L{layer}.H{head}" for layer in range(self.layers) for head in range(self.heads)]
-        return heads + [f"L{layer}.MLP" for layer in range(self.layers)]
+        return unit_names(self.layers, self.heads)
 
     def full(self) -> Mask:
         return Mask(np.ones((self.layers, self.heads), bool), np.ones(self.layers, bool))
@@ -77,7 +82,7 @@ class Mask:
 
     @property
     def names(self) -> list[str]:
-        return [name for name, kept in zip(self._all_names(), self.vector, strict=True) if kept]
+        return [name for name, kept in zip(unit_names(*self.heads.shape), self.vector, strict=True) if kept]
 
     def __len__(self) -> int:
         return int(self.vector.sum())
@@ -188,7 +193,7 @@ class Mask:
             return cls(np.asarray(content["heads"]), np.asarray(content["mlps"]))
         except FileNotFoundError:
             raise InputError(f"{path}: there is no such mask file") from None
-        except (KeyError, IndexError, ValueError, TypeError) as problem:
+        except (KeyError, IndexError, ValueError, TypeError, SafetensorError) as problem:
             raise InputError(f"{path}: not a mask ({problem}); it needs heads (layer, head) and mlps (layer,)") from None
 
     # to look at
@@ -204,10 +209,6 @@ class Mask:
                 "kept": self.vector,
             }
         )
-
-    def _all_names(self) -> list[str]:
-        layers, heads = self.heads.shape
-        return [f"L{i}.H{h}" for i in range(layers) for h in range(heads)] + [f"L{i}.MLP" for i in range(layers)]
 
     def __repr__(self) -> str:
         heads, mlps = self.heads, self.mlps

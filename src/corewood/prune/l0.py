@@ -218,18 +218,21 @@ def step(
 
 def soft_hard_gap(log_alpha: Tensor, sparsity: float) -> float:
     """Mean distance between P(open) and the mask of the final size that the gates would give now."""
-    open_probability = 1 - closed_probability(log_alpha)
-    hard = torch.zeros_like(log_alpha)
-    hard[log_alpha.argsort(descending=True)[: kept_units(len(log_alpha), sparsity)]] = 1
-    return float((open_probability - hard).abs().mean())
+    open_probability = 1 - closed_probability(log_alpha).numpy()
+    return float(np.abs(open_probability - largest(log_alpha.numpy(), sparsity)).mean())
+
+
+def largest(log_alpha: np.ndarray, sparsity: float) -> np.ndarray:
+    """(unit,) True for as many of the largest as stay at this sparsity."""
+    kept = np.zeros(len(log_alpha), bool)
+    kept[np.argsort(-log_alpha, kind="stable")[: kept_units(len(log_alpha), sparsity)]] = True
+    return kept
 
 
 def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
     if settings.final == "threshold":
         return released_rule(log_alpha, units, settings.threshold)
-    kept = np.zeros(len(units), bool)
-    kept[np.argsort(-log_alpha, kind="stable")[: kept_units(len(units), settings.sparsity)]] = True
-    return units.from_vector(kept)
+    return units.from_vector(largest(log_alpha, settings.sparsity))
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:

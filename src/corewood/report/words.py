@@ -40,7 +40,7 @@ def finding(tables: Tables, model: str) -> Finding:
 
 
 def largest(rows: pd.DataFrame, by: pd.Series) -> pd.Series:
-    return rows.iloc[int(by.to_numpy().argmax())]
+    return rows.iloc[int(by.fillna(-1).to_numpy().argmax())]
 
 
 def headline(spread: pd.DataFrame, model: str) -> str:
@@ -48,6 +48,8 @@ def headline(spread: pd.DataFrame, model: str) -> str:
     cases = cases[cases["domain"] == "challenge"]
     if cases.empty:
         return f"Subnetworks of {model}: no challenge set was given, so how they generalise is not known."
+    if cases["range_same"].isna().all():
+        return f"Subnetworks of {model}: no two subnetworks are equal in domain at one sparsity, so seeds cannot be compared."
     widest = largest(cases, cases["range_same"])
     if widest["range_same"] <= MARGIN:
         return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."
@@ -68,11 +70,11 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     if cases.empty:
         return [text]
     hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
-    widest = largest(cases, cases["range_same"])
-    text += (
-        f" On the challenge cases they range from {pct(cases['min'].min())} to {pct(cases['max'].max())}; the widest is "
-        f"“{name(widest)}”: {pct(widest['min'])} to {pct(widest['max'])} (full model: {pct(widest['full'])})."
-    )
+    text += f" On the challenge cases they range from {pct(cases['min'].min())} to {pct(cases['max'].max())}"
+    if cases["range_same"].notna().any():
+        widest = largest(cases, cases["range_same"])
+        text += f"; the widest is “{name(widest)}”: {span(widest['min'], widest['max'])} (full model: {pct(widest['full'])})"
+    text += "."
     lost = hard[hard["mean"] < hard["full"] - MARGIN]
     unable = cases.loc[cases["full"] < 0.5, "case"]
     if hard.empty:

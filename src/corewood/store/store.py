@@ -19,6 +19,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,9 +31,10 @@ from typing import Any
 
 from filelock import FileLock
 
-from corewood.errors import StoreError
+from corewood.errors import CorewoodError, StoreError
 
 META = "meta.json"
+DAY = 86_400.0  # seconds
 RECORDED = ("corewood", "torch", "transformers", "numpy", "pandas", "pyarrow")
 
 
@@ -98,6 +100,8 @@ class Store:
             files = meta["files"]
         except (OSError, ValueError, KeyError, TypeError):
             return "meta.json is unreadable"
+        if meta.pop("digest", None) != digest(meta):
+            return "meta.json does not match its checksum"
         for name, expected in files.items():
             path = folder / name
             if not path.is_file():
@@ -139,6 +143,7 @@ class Store:
                     "host": socket.gethostname(),
                     "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
+                content["digest"] = digest(content)
                 (part / META).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 for path in part.rglob("*"):
                     if path.is_file():
@@ -159,14 +164,17 @@ class Store:
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except OSError as problem:
-            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        except CorewoodError:
+            raise
+        except Exception as problem:  # safetensors and Arrow have exceptions of their own for a full disk
+            code = getattr(problem, "errno", None)
+            if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem):
                 raise StoreError(
                     f"{self.root}: the disk is full; free some space and run again: finished jobs are kept"
                 ) from None
-            if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            if code in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise StoreError(
-                    f"{self.root}: cannot be written ({problem.strerror}); choose another folder with --store"
+                    f"{self.root}: cannot be written ({os.strerror(code)}); choose another folder with --store"
                 ) from None
             raise
 
@@ -177,10 +185,18 @@ class Store:
                 probe = self.root / "tmp" / uuid.uuid4().hex
                 probe.write_bytes(b"")
                 probe.unlink()
+                self._sweep()
         except OSError as problem:
             raise StoreError(
                 f"{self.root}: cannot be a store ({problem.strerror}); choose another folder with --store"
             ) from None
+
+    def _sweep(self) -> None:
+        """What killed processes left half written, once it is a day old."""
+        for left in (self.root / "tmp").iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - left.stat().st_mtime > DAY:
+                    shutil.rmtree(left)
 
     def scratch(self, key: str) -> Path:
         """A folder that outlives a killed job, for that job alone."""

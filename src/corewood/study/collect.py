@@ -7,26 +7,20 @@ from collections.abc import Mapping
 import pandas as pd
 
 from corewood.analyse.core import Core, core
-from corewood.analyse.generalisation import dynamics, effective_size, spread
+from corewood.analyse.generalisation import dynamics, effective_size, full_model, spread
 from corewood.analyse.heads import agreement, frequencies, rank_correlations
 from corewood.evaluate.metrics import accuracy
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Store
-from corewood.study.job import Job
 from corewood.study.jobs import read_logits
 from corewood.study.plan import Plan, Subnetwork
 
 Tables = dict[str, pd.DataFrame]
 
 
-def finished(plan: Plan, store: Store) -> dict[str, Job]:
-    return {job.key: job for job in plan.jobs if store.has(job.kind, job.key)}
-
-
 def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
     """All tables of a study. `holes` says why jobs are missing, by title."""
-    done = finished(plan, store)
-    rows = [row for row in plan.subnetworks if all(job.key in done for job in row.predictions.values())]
+    rows = [row for row in plan.subnetworks if not any(job.title in holes for job in row.jobs)]
     found = [row for row in rows if row.search is not None]
     masks = {row.name: read_mask(row, store) for row in found}
     tables: Tables = {"accuracy": accuracy_table(plan, store, rows)}
@@ -43,7 +37,7 @@ def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
         tables["core"] = core_table(found, masks)
         tables["agreement"] = agreement_table(found, masks)
         tables["trajectories"] = stack([trajectory(row, store) for row in found])
-        if any(tables["accuracy"]["subnetwork"] == "full"):
+        if not full_model(tables["accuracy"]).empty:
             tables["spread"] = spread(tables["accuracy"])
             tables["effective_size"] = effective_size(tables["accuracy"])
     if tables["accuracy"]["checkpoint"].nunique() > 1:

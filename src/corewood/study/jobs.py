@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import fold_classes
 from corewood.data.task import Split
+from corewood.errors import JobError
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
 from corewood.model.gates import Means
@@ -54,13 +57,20 @@ class Work:
             source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
         labels = params["labels"]
         return cached_model(
-            source, tokenizer, None if labels is None else tuple(labels), params["pad_token"], params["revision"],
-            params["max_length"], local["device"],
-        )  # fmt: skip
+            params["model"],
+            source,
+            tokenizer,
+            None if labels is None else tuple(labels),
+            params["pad_token"],
+            params["revision"],
+            params["max_length"],
+            local["device"],
+        )
 
 
 @lru_cache(maxsize=1)
 def cached_model(
+    _digest: str,  # so that a folder whose content changed is loaded again
     source: str,
     tokenizer: str,
     labels: tuple[str, ...] | None,
@@ -124,8 +134,8 @@ def do_fine_tune(work: Work) -> dict[str, Any]:
     gold = np.array([place[label] for label in split.gold])
     scratch = work.store.scratch(work.job.key)
     kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
-    for step, folder in kept.items():
-        folder.rename(work.folder / f"step-{step}")
+    for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
+        shutil.copytree(folder, work.folder / f"step-{step}", copy_function=link_or_copy)
     model.tokenizer.save_pretrained(work.folder / "tokenizer")
     return {}
 
@@ -182,6 +192,8 @@ def do_predict(work: Work) -> dict[str, Any]:
         means = read_reference(work.input("reference"))[1].means
     ablate = work.job.params.get("ablate", "mean")
     logits = logits_of(model, mask, work.encoded(), ablate, means, progress=work.progress)
+    if not np.isfinite(logits).all():
+        raise JobError("evaluation: some logits are not numbers; check the model's weights")
     save_file({"logits": logits}, work.folder / "logits.safetensors")
     return {"units": vars(model.units)}
 
@@ -193,6 +205,13 @@ KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "search": do_search,
     "predict": do_predict,
 }
+
+
+def link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 # entries back into objects

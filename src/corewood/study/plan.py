@@ -17,6 +17,7 @@ import pandas as pd
 from corewood.data.labels import describe, fold_classes
 from corewood.data.named import read_task
 from corewood.data.task import Split
+from corewood.errors import InputError
 from corewood.model.families import family
 from corewood.model.load import class_names, positions, read_config, read_tokenizer, resolve, unit_shape
 from corewood.spec import StudySpec, kept_units
@@ -37,6 +38,10 @@ class Subnetwork:
     seed: int
     search: Job | None
     predictions: Mapping[str, Job]  # dataset -> job
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [*([self.search] if self.search else []), *self.predictions.values()]
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     for sparsity in spec.search.sparsity:
         kept_units(layers * (heads + 1), sparsity)
 
+    if spec.model.labels and not spec.fine_tune and len(spec.model.labels) != config.num_labels:
+        raise InputError(f"model.labels: {len(spec.model.labels)} names for a checkpoint of {config.num_labels} classes")
     classes = spec.model.labels or (task.labels if spec.fine_tune else class_names(config))
     splits = {**({"train": task.train} if task.train else {}), **task.splits}
     for split in splits.values():

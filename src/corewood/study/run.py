@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -38,7 +38,7 @@ class Silent:
     def event(self, job: Job, event: Event) -> None: ...
 
 
-@dataclass
+@dataclass(repr=False)
 class Outcome:
     plan: Plan
     tables: Tables
@@ -46,6 +46,10 @@ class Outcome:
     holes: dict[str, str] = field(default_factory=dict)  # title of a job -> why it has no result
     seconds: float = 0.0
     computed: int = 0
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else f"{len(self.holes)} holes"
+        return f"<Outcome of {self.plan.spec.name}: {state}, tables {', '.join(self.tables)}, report in {self.report}>"
 
     @property
     def complete(self) -> bool:
@@ -132,7 +136,7 @@ def estimate(jobs: Sequence[Job], store: Store, workers: int) -> float | None:
     total = 0.0
     for kind in {job.kind for job in jobs}:
         folders = sorted((store.root / "entries" / kind).glob("*"))[:50]
-        metas = [store.get(kind, f.name).meta for f in folders if store.has(kind, f.name)]
+        metas = [store.get(kind, f.name).meta for f in folders if not store.damage(kind, f.name)]
         work = sum(m.get("work", 0) for m in metas)
         if not work:
             return None
@@ -143,20 +147,25 @@ def estimate(jobs: Sequence[Job], store: Store, workers: int) -> float | None:
 
 
 def store_data(plan: Plan, name: str, job: Job, store: Store, listener: Listener) -> None:
-    damage = store.damage("data", job.key) if store.folder("data", job.key).exists() else "missing"
-    if damage is None:
-        return
-    if damage != "missing":
-        listener.say(f"{job.title}: its stored copy is damaged: {damage}; it is written again")
-        store.discard("data", job.key)
-    meta: dict[str, object] = {"title": job.title}
-    with store.writing("data", job.key, meta) as folder:
-        meta |= write_data(plan.splits[name], folder)
+    if needs_making("data", job.key, store, listener):
+        meta: dict[str, object] = {"title": job.title}
+        with store.writing("data", job.key, meta) as folder:
+            meta |= write_data(plan.splits[name], folder)
+
+
+def needs_making(kind: str, key: str, store: Store, listener: Listener) -> bool:
+    """Whether an entry is missing or, after saying so, was damaged and taken out of the way."""
+    if not store.folder(kind, key).exists():
+        return True
+    damage = store.damage(kind, key)
+    if damage:
+        listener.say(f"{kind}: the stored copy is damaged: {damage}; it is made again")
+        store.discard(kind, key)
+    return damage is not None
 
 
 def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], listener: Listener) -> Tables:
-    if not store.has("tables", job.key) or store.damage("tables", job.key):
-        store.discard("tables", job.key)
+    if needs_making("tables", job.key, store, listener):
         listener.say("tables: collecting")
         with store.writing(
             "tables", job.key, {"title": "tables", "study": plan.spec.name, "labels": dict(plan.mapping)}
@@ -171,8 +180,7 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
 def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, listener: Listener) -> Path:
     about = provenance(plan, store)
     job = Job.make("report", "report", {"about": about}, {"tables": tables_job})
-    if not store.has("report", job.key) or store.damage("report", job.key):
-        store.discard("report", job.key)
+    if needs_making("report", job.key, store, listener):
         listener.say("report: drawing")
         with store.writing("report", job.key, {"title": "report", "study": plan.spec.name}) as folder:
             write_report(tables, about, folder)
@@ -216,18 +224,28 @@ def deliver(report: Path, out: Path) -> Path:
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: exists and is not a report of Corewood's; choose another folder with --out")
     new = {str(p.relative_to(report)): p for p in sorted(report.rglob("*")) if p.is_file() and p.name != META}
-    changed = [
-        name
-        for name in new
-        if (out / name).exists() and file_digest(out / name) not in (ours.get(name), file_digest(new[name]))
-    ]
-    if changed:
-        raise InputError(f"{out / changed[0]}: was changed since Corewood wrote it; move it away or choose another --out")
-    for name, path in new.items():
-        target = out / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        shutil.copyfile(path, part)
-        part.replace(target)
-    listing.write_text("".join(f"{file_digest(p)}  {name}\n" for name, p in new.items()), encoding="utf-8")
+    mine = {name: file_digest(path) for name, path in new.items()}
+    for name in [n for n in (*new, *ours) if (out / n).exists()]:
+        if file_digest(out / name) not in (ours.get(name), mine.get(name)):
+            raise InputError(f"{out / name}: was changed since Corewood wrote it; move it away or choose another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_listing(listing, {**ours, **mine})  # first: what a kill leaves half copied is still known as ours
+        for name in ours.keys() - mine.keys():
+            (out / name).unlink(missing_ok=True)
+        for name, path in new.items():
+            target = out / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f".{target.name}.part")
+            shutil.copyfile(path, part)
+            part.replace(target)
+        write_listing(listing, mine)
+    except OSError as problem:
+        raise InputError(f"{out}: the report cannot be written there ({problem.strerror}); choose another --out") from None
     return out / "report.html"
+
+
+def write_listing(path: Path, digests: Mapping[str, str]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())), encoding="utf-8")
+    part.replace(path)
