@@ -20,7 +20,7 @@ def command(
     from rich.console import Console
     from rich.table import Table
 
-    from corewood.cli.progress import KIND_NAMES, say_mapping, span
+    from corewood.cli.progress import KIND_NAMES, kinds, say_mapping, span
     from corewood.spec import read_study
     from corewood.store.store import Store
     from corewood.study.engines import cores
@@ -38,7 +38,7 @@ def command(
     table.add_column("jobs")
     for heading in ("done", "missing", "failed", "damaged"):
         table.add_column(heading, justify="right")
-    for kind in dict.fromkeys(job.kind for job in plan.jobs):
+    for kind in kinds(plan.jobs):
         here = [states[job.key].split(":")[0] for job in plan.jobs if job.kind == kind]
         counts = [here.count(state) for state in ("done", "missing", "failed", "damaged")]
         table.add_row(KIND_NAMES[kind], *(str(c) if c else "·" for c in counts))

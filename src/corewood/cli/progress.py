@@ -24,6 +24,12 @@ KIND_NAMES = {
 }
 
 
+def kinds(jobs: Sequence[Job]) -> list[str]:
+    """The kinds there are, in the order they flow."""
+    there = {job.kind for job in jobs}
+    return [kind for kind in KIND_NAMES if kind in there]
+
+
 def span(seconds: float) -> str:
     seconds = round(seconds)
     if seconds < 60:
@@ -129,7 +135,7 @@ class LiveTable:
         table = Table(box=None, pad_edge=False, show_header=False)
         for _ in range(4):
             table.add_column()
-        for kind in dict.fromkeys(job.kind for job in self.tally.jobs):
+        for kind in kinds(self.tally.jobs):
             here = [job.key for job in self.tally.jobs if job.kind == kind]
             done = sum(self.tally.ended.get(key) == "done" for key in here)
             lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
