@@ -292,6 +292,14 @@ def test_a_damaged_entry_is_found_said_and_made_again(study: Path, whole: Outcom
         assert any("does not match its checksum" in line for line in count.lines)
 
 
+def test_a_report_leaves_damaged_entries_out(study: Path, whole: Outcome, copied: Path) -> None:
+    job = next(j for j in whole.plan.jobs if j.title == "search 70 % seed 1")
+    (copied / "entries" / "search" / job.key / "mask.safetensors").write_bytes(b"half")
+    found = report_study(small.spec_of(study), study.parent, Store(copied))
+    assert "does not match its checksum" in found.holes["search 70 % seed 1"]
+    assert "l0-70-s1" not in set(found.tables["accuracy"]["subnetwork"])
+
+
 def fail_one(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
     real = jobs.do_search
 

@@ -115,7 +115,9 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     locked.mkdir()
     locked.chmod(0o500)
     if os.geteuid() == 0:  # for root, only a read-only file system is read-only
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(locked)], check=True)
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(locked)], capture_output=True, check=False)
+        if made.returncode:
+            pytest.skip("root without the right to mount cannot make a read-only folder; un-skip by running as a user")
     try:
         with pytest.raises(StoreError, match=r"cannot be written .* choose another folder with --store"):
             Store(locked / "store").check_writable()
