@@ -51,6 +51,8 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
         if wanted:
             made[part] = frame[wanted]
     tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
+    if source.case and (tidy["case"] == ALL).any():
+        raise InputError(f"{where}: a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
     check_cases(
         tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
     )
@@ -62,9 +64,7 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
 def check_cases(frame: pd.DataFrame, complaint: str) -> None:
     counts = frame["case"].value_counts() if "case" in frame else pd.Series(dtype=int)
     if (counts < 2).any():
-        raise InputError(complaint.format(str(counts.index[counts < 2][0])))
-    if ALL in counts.index:
-        raise InputError(f"a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
+        raise InputError(complaint.replace("{!r}", repr(str(counts.index[counts < 2][0]))))  # a path may hold braces
 
 
 def locate(source: SourceSpec, base: Path | None) -> Path:
