@@ -11,10 +11,11 @@ import tiny
 import yaml
 
 from corewood.data.overlap import overlap
-from corewood.spec import StudySpec, read_study
+from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.engines import Engine, Inline
 from corewood.study.run import Outcome, run_study
+from corewood.study_file import read_study
 
 COLUMNS = {"text": ["first", "second"], "label": "label"}
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.reference import mean_activations
     from corewood.prune.search import search
-    from corewood.spec import L0, FineTune, StudySpec, read_study
+    from corewood.spec import L0, FineTune, StudySpec
     from corewood.study.library import run
+    from corewood.study_file import read_study
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.generalisation",
@@ -42,7 +43,7 @@ _WHERE = {
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
-    "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
+    "FineTune": "spec", "StudySpec": "spec", "read_study": "study_file", "run": "study.library",
 }  # fmt: skip
 
 __all__ = [

@@ -7,16 +7,15 @@ and forbids unknown keys; `read_study` turns every mistake in a file into one me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from corewood.errors import InputError, StudyError, nearest
+from corewood.errors import InputError, nearest
 
 Ablation = Literal["mean", "zero", "resample"]
+Layout = Literal["mnli", "hans", "qqp", "paws"]
 
 
 class Spec(BaseModel):
@@ -25,6 +24,10 @@ class Spec(BaseModel):
 
 def _as_list(value: object) -> object:
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _as_sources(value: object) -> object:
+    return () if value is None else _as_list(value)
 
 
 def _label_name(value: object) -> str:
@@ -52,7 +55,10 @@ class ModelSpec(Spec):
 
 
 class SourceSpec(Spec):
-    """Where examples come from, and which columns hold what."""
+    """Where examples come from, and which columns hold what.
+
+    `layout` names a set whose columns, labels and cases are known (data/layouts.py); keys given beside it go before it.
+    """
 
     path: str | None = Field(None, description="CSV, TSV, JSONL, Parquet file or Arrow folder, relative to the study")
     hub: str | None = Field(None, description="a dataset on the hub, instead of a path")
@@ -60,20 +66,27 @@ class SourceSpec(Spec):
     split: str | None = Field(None, description="split of a hub set or of an Arrow folder with several")
     revision: str | None = None
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
-    text: Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=2)]
-    label: str = "label"
+    layout: Layout | None = None
+    text: Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(max_length=2)] = ()
+    label: str | None = Field(None, description="default: label")
     labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
     fold: Mapping[LabelName, LabelName] = Field(
         {}, description="label of the task -> label of this set it counts as, where the two differ"
     )
     case: str | None = Field(None, description="the column that splits a challenge set into cases")
     group: str | None = Field(None, description="a coarser column above the cases")
+    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(_as_list)]] = Field(
+        {}, description="column -> values: use the rows that have one of them"
+    )
+    broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
     limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.path is None) == (self.hub is None):
             raise ValueError("give exactly one of 'path' (a file or folder) and 'hub' (a dataset id)")
+        if not self.text and self.layout is None:
+            raise ValueError("text: which column holds the text? One name, two for pairs, or a layout that knows them")
         return self
 
 
@@ -82,7 +95,9 @@ class FilesTask(Spec):
 
     name: str = "task"
     labels: tuple[LabelName, ...] = Field((), description="names of the labels; default: as found in the data")
-    train: SourceSpec | None = None
+    train: Annotated[tuple[SourceSpec, ...], BeforeValidator(_as_sources)] = Field(
+        (), description="one source, or a list: a mixture, each with its own limit"
+    )
     validation: SourceSpec
     challenge: Mapping[str, SourceSpec] = {}
 
@@ -91,8 +106,8 @@ class FilesTask(Spec):
         for taken in ("train", "validation"):
             if taken in self.challenge:
                 raise ValueError(f"a challenge set cannot be called {taken!r}; choose another name")
-        for key, source in (("train", self.train), ("validation", self.validation)):
-            if source is not None and source.case is not None:
+        for key, source in (*(("train", s) for s in self.train), ("validation", self.validation)):
+            if source.case is not None:
                 raise ValueError(f"{key}.case: cases belong to challenge sets; give the same file as one of those")
         return self
 
@@ -152,6 +167,7 @@ class L0(Spec):
     """
 
     sparsity: Sparsity
+    path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
     steps: int = Field(200, ge=1)
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
     batch: int = Field(32, ge=1)
@@ -171,6 +187,19 @@ class L0(Spec):
     dropout: bool = False
     final: Literal["top", "threshold"] = Field("top", description="exact size, or the released code's rule")
     threshold: float = Field(0.5, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _way(self) -> Self:
+        if any(s >= self.sparsity for s in self.path):
+            raise ValueError("path: its sparsities lie below the one the search ends at")
+        if self.path and self.final == "threshold":
+            raise ValueError("path: needs masks of an exact size, final: top")
+        return self
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """Every sparsity this search gives a mask of, in rising order."""
+        return (*sorted(self.path), self.sparsity)
 
     @classmethod
     def paper(cls, sparsity: float) -> L0:
@@ -195,8 +224,9 @@ class SearchSpec(Spec):
     method: Literal["l0"] = "l0"
     sparsity: Annotated[tuple[Sparsity, ...], BeforeValidator(_as_list), Field(min_length=1)]
     seeds: int | tuple[int, ...] = Field(6, description="how many, or which")
+    path: bool = Field(False, description="one run per seed, with a mask at each sparsity on the way: nested, and cheaper")
     preset: Literal["default", "paper"] = "default"
-    settings: Mapping[str, Any] = Field({}, description="any field of L0 but sparsity")
+    settings: Mapping[str, Any] = Field({}, description="any field of L0 but sparsity and path")
 
     @model_validator(mode="after")
     def _settings(self) -> Self:
@@ -207,14 +237,14 @@ class SearchSpec(Spec):
                 raise ValueError(f"{key}: a value stands twice in {list(given)}")
         if min(self.seed_list) < 0:
             raise ValueError("seeds: must not be negative")
-        if "sparsity" in self.settings:
-            raise ValueError("settings: sparsity stands beside settings, not in it")
+        for key in ("sparsity", "path"):
+            if key in self.settings:
+                raise ValueError(f"settings: {key} stands beside settings, not in it")
         unknown = [k for k in self.settings if k not in L0.model_fields]
         if unknown:
             raise ValueError("; ".join(f"settings.{k}: unknown key.{nearest(k, L0.model_fields)}" for k in unknown))
         try:
-            for target in self.sparsity:
-                self.l0(target)
+            self.runs()
         except ValidationError as problem:
             wrong = [f"settings.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()]
             raise ValueError("; ".join(wrong)) from None
@@ -224,9 +254,49 @@ class SearchSpec(Spec):
     def seed_list(self) -> tuple[int, ...]:
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    def l0(self, sparsity: float) -> L0:
+    def runs(self) -> list[L0]:
+        """The searches of one seed: one per sparsity, or one along them all."""
+        if self.path:
+            *way, end = sorted(self.sparsity)
+            return [self._l0(end, tuple(way))]
+        return [self._l0(sparsity) for sparsity in self.sparsity]
+
+    def _l0(self, sparsity: float, path: tuple[float, ...] = ()) -> L0:
         preset = paper_l0(sparsity) if self.preset == "paper" else {}
-        return L0(sparsity=sparsity, **{**preset, **self.settings})
+        return L0(sparsity=sparsity, path=path, **{**preset, **self.settings})
+
+
+class EffectiveSize(SearchSpec):
+    """Checkpoints pruned over a grid of sparsities: the smallest subnetwork that is faithful to each."""
+
+    seeds: int | tuple[int, ...] = 3
+    checkpoints: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = "all"
+    margin: float = Field(0.03, gt=0, lt=1, description="how far from the full model is still faithful")
+    order: Literal["accuracies", "seeds"] = Field(
+        "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
+    )
+    two_sided: bool = Field(False, description="whether an accuracy above the full model's may be unfaithful")
+    mixed: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(
+        (1, 1), description="weights of in domain and challenge in the mixed set"
+    )
+
+
+class Ablations(Spec):
+    """Units removed from the full model, one at a time and together."""
+
+    singles: bool = Field(True, description="every head and every MLP alone")
+    sets: tuple[str, ...] = Field((), description="named sets, for instance 'L2.H5 + L3.H7'")
+    pairs: bool = Field(False, description="all pairs of the core")
+    examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
+
+
+class Attention(Spec):
+    """What heads attend to."""
+
+    dataset: str | None = Field(None, description="default: the first challenge set")
+    examples: int = Field(500, ge=2, description="drawn evenly over cases")
+    maps: int = Field(2, ge=0, description="examples whose maps the report shows")
+    texts: tuple[tuple[str, ...], ...] = Field((), description="further examples to map: a text, or a pair of texts, each")
 
 
 class StudySpec(Spec):
@@ -238,115 +308,33 @@ class StudySpec(Spec):
     task: TaskSpec
     fine_tune: FineTune | None = None
     search: SearchSpec
+    effective_size: EffectiveSize | None = None
+    ablations: Ablations | None = None
+    attention: Attention | None = None
+    focus: tuple[str, ...] = Field((), description="the challenge cases the study is about; default: all of them")
     ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
+    ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
     sample: int = Field(2048, ge=2, description="training examples the search and the means may use")
     seed: int = Field(0, ge=0, description="draws the sample and the limits")
 
     @model_validator(mode="after")
     def _training_data(self) -> Self:
-        if isinstance(self.task, FilesTask) and self.task.train is None and self.fine_tune is not None:
+        if isinstance(self.task, FilesTask) and not self.task.train and self.fine_tune is not None:
             raise ValueError("fine_tune needs task.train: the examples to learn from")
         return self
 
-
-class _Loader(yaml.SafeLoader):
-    """YAML without code, and without silently dropping the first of two equal keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
-            if isinstance(key, (str, int, float)) and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def read_study(path: str | Path, changes: list[str] | None = None) -> StudySpec:
-    """Read a study file; `changes` are `key.path=value` strings, the value in YAML."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        there = f" In that folder: {', '.join(beside)}." if beside else ""
-        raise InputError(f"{path}: there is no such study file.{nearest(path.name, beside) or there}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({problem})") from None
-    return parse_study(text, str(path), changes)
-
-
-def parse_study(text: str, source: str, changes: list[str] | None = None) -> StudySpec:
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, TypeError) as problem:  # TypeError: a mapping or list as a key
-        raise StudyError(source, [" ".join(str(problem).split())]) from None
-    if not isinstance(raw, dict):
-        raise StudyError(source, ["the file must be a mapping: name, model, task, search"])
-    for change in changes or []:
-        _apply(raw, change)
-    try:
-        return StudySpec.model_validate(raw)
-    except ValidationError as problem:
-        raise StudyError(source, [_mistake(e) for e in problem.errors(include_url=False)]) from None
-
-
-def _apply(raw: dict[Any, Any], change: str) -> None:
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise InputError(f"--set {change}: write it as key=value, for instance --set search.seeds=12")
-    *parents, last = key.split(".")
-    place: Any = raw
-    for name in parents:
-        if isinstance(place, dict) and name == "model" and isinstance(place.get(name), str):
-            place[name] = {"checkpoint": place[name]}
-        place = place.setdefault(name, {}) if isinstance(place, dict) else None
-    if not isinstance(place, dict):
-        raise InputError(f"--set {change}: {'.'.join(parents)} is not a mapping in this study")
-    try:
-        place[last] = yaml.load(value, Loader=_Loader)
-    except yaml.YAMLError:
-        raise InputError(f"--set {change}: the value is not valid YAML; quote it") from None
-
-
-def _mistake(error: Any) -> str:
-    """One pydantic error as 'key: what is wrong', with the nearest allowed key where a name is unknown."""
-    location = [p for p in error["loc"] if p not in ("generated", "files")]
-    key = ".".join(str(p) for p in location)
-    if error["type"] == "extra_forbidden":
-        allowed = list(_fields_at(error["loc"][:-1]))
-        hint = nearest(str(error["loc"][-1]), allowed) or f" Allowed here: {', '.join(allowed)}."
-        return f"{key}: unknown key.{hint}"
-    if error["type"] == "missing":
-        return f"{key}: missing"
-    message = error["msg"].removeprefix("Value error, ")
-    if "sparsity" in location and error["type"] in ("greater_than", "less_than"):
-        message = "sparsity is the fraction of units removed and must lie between 0 and 1, both excluded"
-    given = error["input"]
-    shown = f" (given: {given!r})" if isinstance(given, (str, int, float)) and not isinstance(given, bool) else ""
-    return f"{key}: {message}{shown}" if key else message
-
-
-def _fields_at(location: tuple[int | str, ...]) -> Iterator[str]:
-    classes: list[type[BaseModel]] = [StudySpec]
-    for part in location:
-        deeper = [c for cls in classes if part in cls.model_fields for c in _classes(cls.model_fields[str(part)])]
-        if part in ("generated", "files"):  # the tag of the union, not a key
-            deeper = [GeneratedTask if part == "generated" else FilesTask]
-        classes = deeper or classes
-    for cls in classes:
-        yield from cls.model_fields
-
-
-def _classes(field: Any) -> Iterator[type[BaseModel]]:
-    stack = [field.annotation]
-    while stack:
-        kind = stack.pop()
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield kind
-        stack.extend(get_args(kind))
+    @model_validator(mode="after")
+    def _grid(self) -> Self:
+        if self.effective_size is None or self.effective_size.checkpoints == "all":
+            return self
+        kept = self.fine_tune.kept if self.fine_tune else (0,)
+        missing = [c for c in self.effective_size.checkpoints if c not in kept]
+        if missing:
+            raise ValueError(
+                f"effective_size.checkpoints: step {missing[0]} is not kept; kept are {', '.join(map(str, kept))}. "
+                "Add it to fine_tune.checkpoints"
+            )
+        return self
 
 
 def kept_units(units: int, sparsity: float) -> int:

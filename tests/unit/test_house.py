@@ -17,10 +17,11 @@ GROUND = {"errors", "spec"}  # everyone may import these
 ALLOWED = {
     "errors": set(),
     "spec": {"errors"},
+    "study_file": GROUND,
     "store": {"errors"},
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},
-    "study": {*FLOW, *GROUND, "store"},
-    "cli": {*FLOW, *GROUND, "store", "study"},
+    "study": {*FLOW, *GROUND, "store", "study_file"},
+    "cli": {*FLOW, *GROUND, "store", "study", "study_file"},
 }
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from corewood.errors import InputError, StudyError
-from corewood.spec import L0, SearchSpec, kept_units, parse_study, read_study
+from corewood.spec import L0, SearchSpec, kept_units
+from corewood.study_file import parse_study, read_study
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -118,7 +119,7 @@ def test_search_settings_are_checked_by_name_and_value() -> None:
         SearchSpec(sparsity=0.5, seeds=(1, 1))
     with pytest.raises(ValueError, match="seeds: must not be negative"):
         SearchSpec(sparsity=0.5, seeds=(-1,))
-    assert SearchSpec(sparsity=0.5, settings={"steps": 7}).l0(0.5).steps == 7
+    assert SearchSpec(sparsity=0.5, settings={"steps": 7}).runs()[0].steps == 7
 
 
 def test_the_papers_budget() -> None:
@@ -126,7 +127,7 @@ def test_the_papers_budget() -> None:
     assert paper.steps == 9300  # as stated in the methods for 50 %
     assert paper.ramp * paper.steps == pytest.approx(9000)
     assert (paper.batch, paper.start, paper.decay, paper.measure) == (128, 10.0, 0.01, "sampled")
-    assert SearchSpec(sparsity=0.7, preset="paper").l0(0.7) == L0.paper(0.7)
+    assert SearchSpec(sparsity=0.7, preset="paper").runs() == [L0.paper(0.7)]
 
 
 def test_a_sparsity_that_leaves_no_unit_is_refused() -> None:

@@ -21,11 +21,11 @@ def command(
     from rich.table import Table
 
     from corewood.cli.progress import KIND_NAMES, kinds, say_mapping, span
-    from corewood.spec import read_study
     from corewood.store.store import Store
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
     from corewood.study.run import estimate, state_of
+    from corewood.study_file import read_study
 
     spec = read_study(study, change)
     results = Store(store)

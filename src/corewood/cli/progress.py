@@ -21,6 +21,8 @@ KIND_NAMES = {
     "reference": "full model on the sample",
     "search": "search subnetworks",
     "predict": "evaluate",
+    "ablate": "ablate units",
+    "attention": "read attention",
 }
 
 

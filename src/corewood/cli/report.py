@@ -12,9 +12,9 @@ NAME = "report"
 def command(study: Study, store: StoreFolder = STORE, change: Changes = None, out: Out = None) -> None:
     """Write the report of a study from what is done: report.html, figures (SVG, PDF, PNG), tables (Parquet, CSV)."""
     from corewood.cli.progress import listener
-    from corewood.spec import read_study
     from corewood.store.store import Store
     from corewood.study.run import deliver, report_study
+    from corewood.study_file import read_study
 
     spec = read_study(study, change)
     with listener() as show:

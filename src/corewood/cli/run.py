@@ -16,7 +16,7 @@ NAME = "run"
 
 def command(study: Study, store: StoreFolder = STORE, change: Changes = None, workers: Workers = None, out: Out = None) -> None:
     """Run a study, or go on with one that was stopped."""
-    from corewood.spec import read_study
+    from corewood.study_file import read_study
 
     run(read_study(study, change), study.parent, store, workers, out)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from corewood.data.labels import normal
 from corewood.data.overlap import overlap
 from corewood.data.read import check_labels, read_split
@@ -13,19 +15,10 @@ from corewood.data.task import Split, Task
 from corewood.errors import InputError, nearest
 from corewood.spec import FilesTask, GeneratedTask, SourceSpec
 
-NLI = {"text": ["premise", "hypothesis"], "label": "label"}
-HANS = {
-    **NLI,
-    "case": "subcase",
-    "group": "heuristic",
-    "fold": {"neutral": "non-entailment", "contradiction": "non-entailment"},
-}
-# name -> labels, and how each split is read unless its file entry says otherwise
-KNOWN: dict[str, dict[str, Any]] = {
-    "mnli": {
-        "labels": ("entailment", "neutral", "contradiction"),
-        "columns": {"train": NLI, "validation": NLI, "hans": HANS},
-    },
+# name -> labels, and the layout of each split unless its entry says otherwise
+KNOWN: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "mnli": (("entailment", "neutral", "contradiction"), {"train": "mnli", "validation": "mnli", "hans": "hans"}),
+    "qqp": (("not equivalent", "equivalent"), {"train": "qqp", "validation": "qqp", "paws": "paws"}),
 }
 
 
@@ -33,7 +26,7 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
     """A task by name.
 
     cw.task("overlap")                       the generated one; settings are those of a study's generated task
-    cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})
+    cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})      also: qqp with paws
     cw.task("anything", files={"validation": {"path": ..., "text": [...], "label": ...}, ...})
 
     In `files`, "train" and "validation" are what they say, any other name is a challenge set. A plain path is read with the
@@ -47,16 +40,18 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
         return read_task(GeneratedTask(generated="overlap", seed=seed, **settings), Path(), seed)[0]
     if "validation" not in files:
         raise InputError("files needs 'validation': the in-domain examples subnetworks are judged on")
-    known = KNOWN.get(name, {"labels": (), "columns": {}})
+    labels, layouts = KNOWN.get(name, ((), {}))
     sources: dict[str, SourceSpec] = {}
     for split, given in files.items():
         content = {"path": given} if isinstance(given, str) else dict(given)
-        sources[split] = SourceSpec.model_validate({**known["columns"].get(split, {}), **content})
+        if split in layouts and "text" not in content:
+            content = {"layout": layouts[split], **content}
+        sources[split] = SourceSpec.model_validate(content)
     challenge = {n: s for n, s in sources.items() if n not in ("train", "validation")}
     spec = FilesTask(
         name=name,
-        labels=settings.get("labels", known["labels"]),
-        train=sources.get("train"),
+        labels=settings.get("labels", labels),
+        train=(sources["train"],) if "train" in sources else (),
         validation=sources["validation"],
         challenge=challenge,
     )
@@ -74,11 +69,22 @@ def read_task(spec: FilesTask | GeneratedTask, base: Path, seed: int) -> tuple[T
         notes.extend(said)
         return split
 
-    train = read("train", spec.train) if spec.train else None
+    parts = [read("train", source) for source in spec.train]
     validation = read("validation", spec.validation)
-    labels = spec.labels or (train or validation).labels
-    train = check_labels(train, labels, "task.train") if train else None
+    labels = spec.labels or (parts[0] if parts else validation).labels
+    many = len(parts) > 1
+    parts = [check_labels(part, labels, f"task.train.{i}" if many else "task.train") for i, part in enumerate(parts)]
+    train = Split("train", pd.concat([p.frame for p in parts], ignore_index=True), labels) if parts else None
     validation = check_labels(validation, labels, "task.validation")
+    if train is not None and ("second" in train.frame) != ("second" in validation.frame):
+        raise InputError("task.train.text: training and validation must both be single texts or both pairs")
+    if train is not None and train.frame.isna().any(axis=None):
+        raise InputError("task.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
+    if many:
+        shares = ", ".join(
+            f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)
+        )
+        notes.append(f"train: a mixture of {shares}")
     challenge = {}
     for name, source in spec.challenge.items():
         split = read(name, source)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import normal
+from corewood.data.layouts import LAYOUTS, Known, lay_out
 from corewood.data.task import ALL, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
@@ -23,7 +24,7 @@ FORMATS = {
 
 
 def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: int = 0) -> tuple[Split, list[str]]:
-    """The examples, and notes on what the user should know about the file."""
+    """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone."""
     where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
     frame, names, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
     if frame.empty:
@@ -31,7 +32,38 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
-    need = {"text": list(source.text), "label": [source.label]}
+    source, known = lay_out(source, [str(c) for c in frame.columns], where)
+    if name in ("train", "validation"):
+        source = source.model_copy(update={"case": None, "group": None})
+    check_columns(frame, source, where, name)
+    frame = chosen_rows(frame, source, known, names, where, name, notes)
+    made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
+    for part, column in zip(made, source.text, strict=False):
+        empty = np.flatnonzero(made[part].isna() | (made[part].astype(str).str.strip() == ""))
+        if len(empty):
+            raise InputError(f"{where}: row {empty[0] + 1} has no {column!r}; every example needs its text")
+        if known.bytes_literals:
+            made[part] = made[part].map(plain_text)
+    assert source.label is not None
+    made["label"] = label_names(frame[source.label], source, names, where, name)
+    for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
+        if wanted:
+            made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
+    tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
+    if source.case and (tidy["case"] == ALL).any():
+        raise InputError(f"{where}: a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
+    check_cases(
+        tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
+    )
+    if known.group_names and "group" in tidy:  # first by heuristic, then by the right answer
+        tidy["group"] = tidy["group"] + ", " + tidy["label"]
+    tidy = tidy.iloc[drawn(tidy, source.limit, seed)].reset_index(drop=True)
+    check_cases(tidy, f"task.{name}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
+    return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
+
+
+def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, name: str) -> None:
+    need: dict[str, list[str]] = {"text": list(source.text), "label": [str(source.label)], "only": list(source.only)}
     need |= {key: [column] for key, column in (("case", source.case), ("group", source.group)) if column}
     for key, columns in need.items():
         for column in columns:
@@ -41,24 +73,42 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
                     f"{where}: no column {column!r} (task.{name}.{key}).{nearest(column, there)} "
                     f"The columns are: {', '.join(there)}"
                 )
-    made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
-    for part, column in zip(made, source.text, strict=False):
-        empty = np.flatnonzero(made[part].isna() | (made[part].astype(str).str.strip() == ""))
-        if len(empty):
-            raise InputError(f"{where}: row {empty[0] + 1} has no {column!r}; every example needs its text")
-    made["label"] = label_names(frame[source.label], source, names, where, name)
-    for part, wanted in (("case", source.case), ("group", source.group)):
-        if wanted:
-            made[part] = frame[wanted]
-    tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
-    if source.case and (tidy["case"] == ALL).any():
-        raise InputError(f"{where}: a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
-    check_cases(
-        tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
-    )
-    tidy = draw(tidy, source.limit, seed)
-    check_cases(tidy, f"task.{name}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
-    return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
+
+
+def chosen_rows(
+    frame: pd.DataFrame,
+    source: SourceSpec,
+    known: Known,
+    names: list[str] | None,
+    where: str,
+    name: str,
+    notes: list[str],
+) -> pd.DataFrame:
+    """Rows that `only` asks for, without those that nobody could label."""
+    for column, wanted in source.only.items():
+        values = frame[column].astype(str)
+        if column == source.label and names is not None:  # a hub set's numbers stand for its class names
+            values = values.map(lambda v: names[int(v)] if v.lstrip("-").isdigit() and int(v) >= 0 else v)
+        missing = [v for v in wanted if v not in set(values)]
+        if missing:
+            there = sorted(set(values))
+            shown = f" It has: {', '.join(there[:40])}." if len(there) <= 40 else ""
+            raise InputError(
+                f"{where}: no row has {missing[0]!r} in {column!r} (task.{name}.only).{nearest(missing[0], there) or shown}"
+            )
+        frame = frame[values.isin(wanted)]
+    unlabelled = frame[source.label].astype(str).isin(known.unlabelled)
+    if unlabelled.any():
+        notes.append(f"{where}: {int(unlabelled.sum())} rows have no agreed label and are left out")
+        frame = frame[~unlabelled]
+    return frame.reset_index(drop=True)
+
+
+def plain_text(text: str) -> str:
+    """PAWS' own script writes texts as b'...': ASCII with escapes, which stand for UTF-8."""
+    if text[:2] not in ("b'", 'b"') or text[-1] != text[1] or not text.isascii():
+        return text
+    return text[2:-1].encode("ascii").decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
 def check_cases(frame: pd.DataFrame, complaint: str) -> None:
@@ -116,16 +166,16 @@ def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
     return Split(split.name, frame, labels, split.fold)
 
 
-def draw(frame: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
-    """So many rows by seed, in their own order; with cases, as evenly over them as they allow."""
+def drawn(frame: pd.DataFrame, limit: int | None, seed: int) -> np.ndarray:
+    """Which rows: so many by seed, in their own order; with cases, as evenly over them as they allow."""
     if limit is None or limit >= len(frame):
-        return frame
+        return np.arange(len(frame))
     rng = np.random.default_rng([seed, 0x11])
     order = rng.permutation(len(frame))
     if "case" in frame:
         rank = frame.iloc[order].groupby("case").cumcount().to_numpy()  # 0 for the first row drawn of each case
         order = order[np.argsort(rank, kind="stable")]
-    return frame.iloc[np.sort(order[:limit])].reset_index(drop=True)
+    return np.sort(order[:limit])
 
 
 Rows = tuple[pd.DataFrame, list[str] | None, list[str]]  # rows, class names of the label column, notes
@@ -147,7 +197,8 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
         return json_rows(path, text), None, []
     if kind == "csv":
         return csv_rows(path, text), None, []
-    frame, notes = tsv_rows(path, text)
+    drop = source.broken == "drop" or (source.layout is not None and LAYOUTS[source.layout].broken == "drop")
+    frame, notes = tsv_rows(path, text, drop)
     return frame, None, notes
 
 
@@ -203,13 +254,18 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header)
 
 
-def tsv_rows(path: Path, text: str) -> tuple[pd.DataFrame, list[str]]:
+def tsv_rows(path: Path, text: str, drop: bool = False) -> tuple[pd.DataFrame, list[str]]:
     """Tabs separate, nothing else: a quote is a character. Files whose fields are quoted are recognised by that."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
         return pd.DataFrame(), []
     header = rows[0][1]
+    notes = []
+    broken = [number for number, row in rows if len(row) != len(header)]
+    if broken and drop:
+        notes.append(f"{path}: {len(broken)} lines lack fields (first: line {broken[0]}) and are left out")
+        rows = [(number, row) for number, row in rows if len(row) == len(header)]
     for number, row in rows:
         if len(row) != len(header):
             raise InputError(
@@ -217,7 +273,6 @@ def tsv_rows(path: Path, text: str) -> tuple[pd.DataFrame, list[str]]:
                 "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
             )
     odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
-    notes = []
     if odd:
         notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")
     return pd.DataFrame([row for _, row in rows[1:]], columns=header), notes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
+from corewood.model.slim import can_slim, slimmed
 from corewood.spec import Ablation
 
 
@@ -29,16 +32,28 @@ def logits_of(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> np.ndarray:
-    """(example, class) of one subnetwork."""
+    """(example, class) of one subnetwork: slim where the model's family allows it, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
     done = 0
-    whole = bool(mask.vector.all())
-    with gated(model, mask, "zero" if whole else ablate, means, seed):  # no gate is closed: nothing stands in for anything
+    with subnetwork(model, mask, ablate, means, seed) as call:
         for indices in by_length(examples.lengths):
-            logits[indices] = model.net(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
+            logits[indices] = call(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
             done += len(indices)
             progress(done, len(examples))
     return logits
+
+
+@contextmanager
+def subnetwork(model: Model, mask: Mask, ablate: Ablation, means: Means | None, seed: int) -> Iterator[Callable[..., Any]]:
+    if mask.vector.all():
+        mask.check(model.units)
+        yield model.net
+    elif can_slim(model, ablate):
+        with slimmed(model, mask, ablate, means) as call:
+            yield call
+    else:
+        with gated(model, mask, ablate, means, seed):
+            yield model.net
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Where the heads and MLPs of each model family are: one row per family.
 
 A head is a slice of the *input* of the attention's output projection; an MLP's output is what its last projection
-gives, before the residual add. That is all a gate needs to know. The projections before them are needed only to
-count parameters.
+gives, before the residual add. That is all a gate needs to know. The projections before them are needed to count
+parameters, and to run a subnetwork with smaller ones (slim.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from corewood.errors import InputError, nearest
 
@@ -21,6 +22,7 @@ class Family:
     attention_out: str
     mlp_in: tuple[str, ...]
     mlp_out: str
+    slim: Literal["no", "plain", "gpt2"] = "no"  # whether its modules run with fewer heads, and how widths are told
 
 
 BERT = Family(
@@ -29,6 +31,7 @@ BERT = Family(
     "attention.output.dense",
     ("intermediate.dense",),
     "output.dense",
+    "plain",
 )
 LLAMA = Family(
     "layers",
@@ -57,8 +60,9 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         "attention.out_lin",
         ("ffn.lin1",),
         "ffn.lin2",
+        "plain",
     ),
-    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj"),
+    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj", "gpt2"),
     "gpt_neox": Family(
         "layers", ("attention.query_key_value",), "attention.dense", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h"
     ),

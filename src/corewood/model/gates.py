@@ -150,26 +150,34 @@ def gated(
         gates = Gates.of(mask, model.device)
     else:
         gates = mask
-    layers = range(model.units.layers)
     with ExitStack() as stack:
-        if ablate == "mean":
-            means = means or model.means
-            if means is None:
-                raise InputError(
-                    "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), "
-                    "or ablate='zero' or 'resample'"
-                )
-            head_means = means.heads.to(model.device).flatten(1)  # (layer, head * width)
-            mlp_means = means.mlps.to(model.device)
-            heads_ablated: list[Ablated] = [lambda x, a=head_means[i]: a.to(x.dtype) for i in layers]  # type: ignore[misc]
-            mlps_ablated: list[Ablated] = [lambda x, a=mlp_means[i]: a.to(x.dtype) for i in layers]  # type: ignore[misc]
-        elif ablate == "zero":
-            heads_ablated = mlps_ablated = [lambda _x: 0.0] * len(layers)
-        elif ablate == "resample":
+        if ablate == "resample":
             donors = Donors(seed)
             stack.callback(model.net.register_forward_pre_hook(donors.prepare, with_kwargs=True).remove)
-            heads_ablated = mlps_ablated = [donors.take] * len(layers)
+            heads_ablated: list[Ablated] = [donors.take] * model.units.layers
+            mlps_ablated = heads_ablated
         else:
-            raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
+            heads_ablated, mlps_ablated = ablated_values(model, ablate, means)
         stack.enter_context(hooked(model, gates, heads_ablated, mlps_ablated))
         yield model
+
+
+def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple[list[Ablated], list[Ablated]]:
+    """Per layer, what stands in for heads and for the MLP, where it does not depend on the batch."""
+    layers = range(model.units.layers)
+    if ablate == "zero":
+        nothing: list[Ablated] = [lambda _x: 0.0] * len(layers)
+        return nothing, nothing
+    if ablate != "mean":
+        raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
+    means = means or model.means
+    if means is None:
+        raise InputError(
+            "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
+        )
+    head_means = means.heads.to(model.device).flatten(1)  # (layer, head * width)
+    mlp_means = means.mlps.to(model.device)
+    return (
+        [lambda x, a=head_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
+        [lambda x, a=mlp_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
+    )

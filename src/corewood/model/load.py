@@ -52,6 +52,11 @@ class Model:
         return device
 
     @property
+    def layers(self) -> Any:
+        """The layers, from the input up."""
+        return self.net.base_model.get_submodule(self.family.layers)
+
+    @property
     def head_width(self) -> int:
         out = self.attention_outs[0]
         return in_features(out) // self.units.heads

@@ -87,25 +87,28 @@ class State:
     values: Tensor  # (unit + 2,) log_alpha, then lambda1 and lambda2
     first: Tensor  # (unit + 2,) Adam's moments
     second: Tensor
+    way: Tensor  # (sparsity of the path, unit) log_alpha when the target first reached it; not a number before
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # the trajectory so far
 
     @classmethod
     def start(cls, units: int, settings: L0, seed: int) -> State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
         values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
-        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values))
+        way = torch.full((len(settings.path), units), torch.nan)
+        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values), way)
 
     def save(self, path: Path) -> None:
         rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
         part = path.with_suffix(".part")
-        save_file({"values": self.values, "first": self.first, "second": self.second, "rows": rows}, part)
+        arrays = {"values": self.values, "first": self.first, "second": self.second, "way": self.way, "rows": rows}
+        save_file(arrays, part)
         part.rename(path)
 
     @classmethod
     def load(cls, path: Path) -> State:
         saved = load_file(path)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
-        return cls(len(rows), saved["values"], saved["first"], saved["second"], rows)
+        return cls(len(rows), saved["values"], saved["first"], saved["second"], saved["way"], rows)
 
 
 def stream(seed: int, step: int) -> int:
@@ -130,16 +133,25 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
         gates = shift_to(gates, target_at(count, settings))
     else:
         lambdas = lambdas + factor * settings.lambda_rate * move[-2:]
-    return State(count, torch.cat([gates, lambdas]), first, second, state.rows)
+    way = state.way.clone()
+    for row, sparsity in zip(way, settings.targets, strict=False):
+        if target_at(state.step, settings) >= sparsity - 1e-9 and bool(row.isnan().any()):
+            row.copy_(gates)
+    return State(count, torch.cat([gates, lambdas]), first, second, way, state.rows)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A subnetwork, how it was found, and how far the soft gates were from the hard mask."""
+    """The subnetworks of one search, in rising sparsity, and how they were found."""
 
-    mask: Mask
+    masks: tuple[Mask, ...]
     log_alpha: np.ndarray  # (unit,)
     trajectory: pd.DataFrame = field(repr=False)  # one row per step
+
+    @property
+    def mask(self) -> Mask:
+        """The one the search ended at."""
+        return self.masks[-1]
 
 
 def l0_search(
@@ -153,7 +165,7 @@ def l0_search(
     state: State | None = None,
     checkpoint: Callable[[State], None] | None = None,
 ) -> Found:
-    """One subnetwork. `state` continues a search that `checkpoint` was told of."""
+    """One subnetwork per target. `state` continues a search that `checkpoint` was told of."""
     state = state or State.start(len(model.units), settings, seed)
     with frozen(model, settings.dropout):
         for indices in islice(shuffled(sample.lengths, settings.batch, seed), state.step, settings.steps):
@@ -162,9 +174,9 @@ def l0_search(
             if checkpoint is not None:
                 checkpoint(state)
     log_alpha = state.values[:-2].numpy()
-    mask = final_mask(log_alpha, model.units, settings)
+    masks = nested(state.way.numpy(), final_mask(log_alpha, model.units, settings), model.units, settings)
     trajectory = pd.DataFrame(state.rows, columns=list(COLUMNS)).astype({"step": int, "live": int})
-    return Found(mask, log_alpha, trajectory)
+    return Found(masks, log_alpha, trajectory)
 
 
 def step(
@@ -233,6 +245,18 @@ def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
     if settings.final == "threshold":
         return released_rule(log_alpha, units, settings.threshold)
     return units.from_vector(largest(log_alpha, settings.sparsity))
+
+
+def nested(way: np.ndarray, last: Mask, units: Units, settings: L0) -> tuple[Mask, ...]:
+    """From the sparsest mask back: each larger one holds the smaller, and the units that stood highest at its time."""
+    masks = [last]
+    for log_alpha, sparsity in zip(way[::-1], settings.targets[-2::-1], strict=True):
+        inside = masks[0].vector
+        order = np.lexsort((-log_alpha, ~inside))  # the units of the smaller mask first, then by log_alpha
+        kept = np.zeros(len(units), bool)
+        kept[order[: max(kept_units(len(units), sparsity), int(inside.sum()))]] = True
+        masks.insert(0, units.from_vector(kept))
+    return tuple(masks)
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:

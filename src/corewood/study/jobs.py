@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ import pandas as pd
 import torch
 from safetensors.numpy import load_file, save_file
 
+from corewood.analyse.core import core
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import fold_classes
+from corewood.data.read import drawn
 from corewood.data.task import Split
 from corewood.errors import JobError
+from corewood.evaluate.ablate import ablate, without
+from corewood.evaluate.attention import AttentionMap, attention_map, head_scores, split_words
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
 from corewood.model.gates import Means
 from corewood.model.load import Model, load, read_tokenizer
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 from corewood.model.reference import Reference, reference, sample_indices
 from corewood.prune.l0 import State, l0_search
 from corewood.spec import L0, FineTune
@@ -178,24 +183,77 @@ def do_search(work: Work) -> dict[str, Any]:
         State.load(scratch) if scratch.exists() else None,
         save,
     )
-    found.mask.save(work.folder / "mask.safetensors")
+    masks = Masks(found.masks)
+    save_file({"heads": masks.heads.astype(np.uint8), "mlps": masks.mlps.astype(np.uint8)}, work.folder / "masks.safetensors")
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
-    return {"units": len(found.mask)}
+    return {"units": [len(mask) for mask in masks]}
 
 
 def do_predict(work: Work) -> dict[str, Any]:
     model = work.model()
-    mask, means = model.units.full(), None
+    masks, means = [model.units.full()], None
     if "search" in work.job.inputs:
-        mask = Mask.load(work.input("search").path("mask.safetensors"))
+        masks = read_masks(work.input("search"))
         means = read_reference(work.input("reference"))[1].means
-    ablate = work.job.params.get("ablate", "mean")
-    logits = logits_of(model, mask, work.encoded(), ablate, means, progress=work.progress)
-    if not np.isfinite(logits).all():
-        raise JobError("evaluation: some logits are not numbers; check the model's weights")
-    save_file({"logits": logits}, work.folder / "logits.safetensors")
+    stand_in = work.job.params.get("ablate", "mean")
+    examples = work.encoded()
+    logits: list[np.ndarray] = []
+    for mask in masks:
+        before = len(logits) * len(examples)
+
+        def progress(done: int, total: int, before: int = before) -> None:
+            work.progress(before + done, len(masks) * total)
+
+        logits.append(logits_of(model, mask, examples, stand_in, means, progress=progress))
+    write_logits(np.stack(logits), work.folder)
     return {"units": vars(model.units)}
+
+
+def do_ablate(work: Work) -> dict[str, Any]:
+    params, model = work.job.params, work.model()
+    if "closed" in params:
+        closed = [tuple(units) for units in params["closed"]]
+    else:  # all pairs of the heads that every mask keeps, and all of these heads at once
+        masks = [read_masks(work.input(f"search {name}"))[place] for name, place in params["core"].items()]
+        heads = [name for name in core(masks, draws=1).mask.names if ".H" in name]
+        closed = list(combinations(heads, 2)) + ([tuple(heads)] if len(heads) > 2 else [])
+    rows = drawn(read_data(work.input("data")).frame, params["examples"], params["seed"])
+    means = read_reference(work.input("reference"))[1].means
+    variants = [without(model.units, units) for units in closed]
+    logits = np.zeros((0, len(rows), len(model.labels)), np.float32)
+    if variants:
+        logits = ablate(model, variants, work.encoded().take(rows), params["ablate"], means, work.progress)
+    write_logits(logits, work.folder)
+    return {"closed": [list(units) for units in closed]}
+
+
+def do_attention(work: Work) -> dict[str, Any]:
+    params, model = work.job.params, work.model()
+    split = read_data(work.input("data"))
+    chosen = drawn(split.frame, params["examples"], params["seed"])
+    examples = split_words(model, split, chosen)
+    head_scores(model, examples, work.progress).to_parquet(work.folder / "scores.parquet", index=False)
+    columns = [c for c in ("first", "second") if c in split.frame]
+    shown = [(name, tuple(split.frame.loc[i, columns])) for name, i in to_show(split, params["maps"], params["focus"])]
+    shown += [("", tuple(texts)) for texts in params["texts"]]
+    maps = []
+    arrays = {}
+    for i, (name, texts) in enumerate(shown):
+        one = attention_map(model, *texts)
+        arrays[f"map-{i}"] = one.values.astype(np.float32)
+        maps.append({"case": name, "texts": list(texts), "words": list(one.words), "sentence": one.sentence.tolist()})
+    save_file(arrays, work.folder / "maps.safetensors")
+    return {"maps": maps, "examples": len(examples)}
+
+
+def to_show(split: Split, count: int, focus: Sequence[str]) -> list[tuple[str, int]]:
+    """(case, example): the shortest example of each of the first cases; those in focus first."""
+    letters = split.frame["first"].str.len() + (split.frame["second"].str.len() if "second" in split.frame else 0)
+    if split.cases is None:
+        return [("", int(i)) for i in letters.sort_values(kind="stable").index[:count]]
+    names = list(dict.fromkeys([*focus, *split.cases]))
+    return [(name, int(letters[split.cases == name].idxmin())) for name in names if (split.cases == name).any()][:count]
 
 
 KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
@@ -204,6 +262,8 @@ KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "reference": do_reference,
     "search": do_search,
     "predict": do_predict,
+    "ablate": do_ablate,
+    "attention": do_attention,
 }
 
 
@@ -240,5 +300,27 @@ def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
     return arrays["indices"], Reference(arrays["logits"], means)
 
 
+def read_masks(entry: Entry) -> list[Mask]:
+    """The masks of a search, in rising sparsity."""
+    arrays = load_file(entry.path("masks.safetensors"))
+    return [Mask(heads, mlps) for heads, mlps in zip(arrays["heads"], arrays["mlps"], strict=True)]
+
+
+def write_logits(logits: np.ndarray, folder: Path) -> None:
+    if not np.isfinite(logits).all():
+        raise JobError("evaluation: some logits are not numbers; check the model's weights")
+    save_file({"logits": logits}, folder / "logits.safetensors")
+
+
 def read_logits(entry: Entry) -> np.ndarray:
+    """(mask, example, class)"""
     return load_file(entry.path("logits.safetensors"))["logits"]
+
+
+def read_maps(entry: Entry) -> list[tuple[str, AttentionMap]]:
+    """(case, map) of every example shown"""
+    arrays = load_file(entry.path("maps.safetensors"))
+    return [
+        (m["case"], AttentionMap(tuple(m["words"]), np.array(m["sentence"]), arrays[f"map-{i}"]))
+        for i, m in enumerate(entry.meta["maps"])
+    ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corewood.spec import StudySpec, read_study
+from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.engines import engine
 from corewood.study.run import Outcome, run_study
+from corewood.study_file import read_study
 
 
 def run(study: StudySpec | str | Path, store: str | Path = "corewood-store", workers: int = 1) -> Outcome:

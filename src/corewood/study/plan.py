@@ -7,8 +7,8 @@ seconds, and not after an hour of training.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ import pandas as pd
 from corewood.data.labels import describe, fold_classes
 from corewood.data.named import read_task
 from corewood.data.task import Split
-from corewood.errors import InputError
+from corewood.errors import InputError, nearest
+from corewood.evaluate.ablate import unit_set
 from corewood.model.families import family
 from corewood.model.load import class_names, positions, read_config, read_tokenizer, resolve, unit_shape
-from corewood.spec import StudySpec, kept_units
+from corewood.model.mask import unit_names
+from corewood.spec import Ablation, SearchSpec, StudySpec, kept_units
 from corewood.store.store import canonical, file_digest
 from corewood.study.job import Job
 
@@ -29,19 +31,33 @@ WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 
 @dataclass(frozen=True)
 class Subnetwork:
-    """One row of the study: a checkpoint of the full model, or a mask found in its last one."""
+    """One row of the study: a checkpoint of the full model, or a mask found in one."""
 
     name: str
+    block: str  # full, or the part of the study it belongs to: search, effective_size
     checkpoint: int
     method: str
     target: float  # sparsity asked for; 0 for the full model
     seed: int
     search: Job | None
     predictions: Mapping[str, Job]  # dataset -> job
+    place: int = 0  # which of the masks of its search, and of the logits of its predictions
+    nested: bool = False  # whether its search gave other sparsities on the way
+    beside: Mapping[Ablation, Mapping[str, Job]] = field(default_factory=dict)  # other ablated values -> dataset -> job
 
     @property
     def jobs(self) -> list[Job]:
+        """What its row needs."""
         return [*([self.search] if self.search else []), *self.predictions.values()]
+
+
+@dataclass(frozen=True)
+class AblationPart:
+    """One job's worth of ablations: `closed` names the units of each, or is None where the core decides."""
+
+    dataset: str
+    job: Job
+    closed: tuple[tuple[str, ...], ...] | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,8 @@ class Plan:
     data: Mapping[str, Job]
     jobs: tuple[Job, ...]  # each after what it needs
     subnetworks: tuple[Subnetwork, ...]
+    ablations: tuple[AblationPart, ...]
+    attention: Job | None
     classes: tuple[str, ...]
     mapping: Mapping[str, str]  # dataset -> how classes count as its labels, in words
     notes: tuple[str, ...]
@@ -59,6 +77,11 @@ class Plan:
     def datasets(self) -> list[str]:
         """What is evaluated: validation, then the challenge sets."""
         return [name for name in self.splits if name != "train"]
+
+    @property
+    def full(self) -> Subnetwork:
+        """The full model at the checkpoint that is pruned: the last."""
+        return [row for row in self.subnetworks if row.search is None][-1]
 
 
 def split_digest(split: Split) -> str:
@@ -86,8 +109,9 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     tokenizer = read_tokenizer(source, spec.model.pad_token, spec.model.revision)
     longest = positions(config, tokenizer, spec.model.max_length)
     layers, heads = unit_shape(config)
-    for sparsity in spec.search.sparsity:
-        kept_units(layers * (heads + 1), sparsity)
+    for block in (spec.search, spec.effective_size):
+        for sparsity in block.sparsity if block else ():
+            kept_units(layers * (heads + 1), sparsity)
 
     if spec.model.labels and not spec.fine_tune and len(spec.model.labels) != config.num_labels:
         raise InputError(f"model.labels: {len(spec.model.labels)} names for a checkpoint of {config.num_labels} classes")
@@ -97,8 +121,9 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
         fold_classes(classes, split)
     if spec.fine_tune is None and task.train is None:
         notes.append("no task.train: the search uses the validation texts, on which it is then judged")
+    check_focus(spec, splits)
+    notes += [note for name, split in splits.items() if name != "train" for note in one_label_notes(split)]
 
-    local = {"source": source, "device": spec.model.device}
     base_model = {
         "model": model_digest(source, spec.model.revision),
         "revision": spec.model.revision,
@@ -106,72 +131,226 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
         "pad_token": spec.model.pad_token,
         "max_length": longest,
     }
-    data = {n: Job.make("data", f"data {n}", {"split": split_digest(s)}) for n, s in splits.items()}
-    text_of = {k: base_model[k] for k in ("model", "revision", "pad_token", "max_length")}
-    encoded = {n: Job.make("encode", f"encode {n}", text_of, {"data": data[n]}, local, len(splits[n]) // 50) for n in splits}
-    jobs: list[Job] = [*encoded.values()]
-
-    inputs: dict[str, Job] = {}
-    steps: tuple[int, ...] = (0,)
-    if spec.fine_tune is not None:
-        tuning = Job.make(
-            "fine_tune",
-            f"fine-tune {spec.fine_tune.steps} steps",
-            {**base_model, "settings": spec.fine_tune.model_dump(mode="json")},
-            {"data": data["train"], "encoded": encoded["train"]},
-            {**local, "threads": spec.fine_tune.threads},
-            work=3 * spec.fine_tune.steps * spec.fine_tune.batch,
-        )
-        jobs.append(tuning)
-        inputs, steps = {"fine_tune": tuning}, spec.fine_tune.kept
-
-    def at(step: int) -> dict[str, Any]:
-        return {**base_model, "step": step} if spec.fine_tune else base_model
-
-    searched = encoded.get("train", encoded["validation"])
-    size = min(spec.sample, len(splits.get("train", splits["validation"])))
-    reference = Job.make(
-        "reference",
-        f"full model on {size} texts",
-        {**at(steps[-1]), "sample": spec.sample, "seed": spec.seed},
-        {**inputs, "encoded": searched},
-        local,
-        work=size,
+    planner = Planner(spec, splits, base_model, {"source": source, "device": spec.model.device}, unit_names(layers, heads))
+    planner.make()
+    mapping = {n: describe(classes, split) for n, split in splits.items() if n != "train"}
+    return Plan(
+        spec,
+        splits,
+        planner.data,
+        tuple(planner.jobs.values()),
+        tuple(planner.rows),
+        tuple(planner.ablations),
+        planner.attention,
+        tuple(classes),
+        mapping,
+        tuple(notes),
     )
 
-    datasets = [n for n in splits if n != "train"]
 
-    def predictions(step: int, who: str, search: Job | None = None) -> dict[str, Job]:
-        extra = {} if search is None else {"search": search, "reference": reference}
-        params = at(step) if search is None else {**at(step), "ablate": spec.ablate}
-        return {
-            n: Job.make("predict", f"{who} on {n}", params, {**inputs, **extra, "encoded": encoded[n]}, local, len(splits[n]))
-            for n in datasets
+def check_focus(spec: StudySpec, splits: Mapping[str, Split]) -> None:
+    """The cases and sets that a study names must be there."""
+    challenge = {n: s for n, s in splits.items() if n not in ("train", "validation")}
+    known = [str(c) for s in challenge.values() if s.cases is not None for c in s.cases.unique()]
+    for case in spec.focus:
+        if case not in known:
+            there = f" The cases are: {', '.join(known)}." if known else " No challenge set has cases: give it a case column."
+            raise InputError(f"focus: there is no case {case!r}.{nearest(case, known) or there}")
+    wanted = spec.attention.dataset if spec.attention else None
+    if wanted is not None and wanted not in splits:
+        raise InputError(f"attention.dataset: there is no {wanted!r}; the sets are {', '.join(splits)}")
+
+
+def one_label_notes(split: Split) -> Iterator[str]:
+    """A case whose answers are all the same measures how often that answer is given."""
+    if split.cases is None:
+        if split.frame["label"].nunique() == 1:
+            yield f"{split.name}: every example is {split.frame['label'].iloc[0]!r}; accuracy there is the recall of that label"
+        return
+    labels = split.frame.groupby("case")["label"].nunique()
+    if (labels == 1).any():
+        yield f"{split.name}: {int((labels == 1).sum())} of {len(labels)} cases hold one label each; accuracy is its recall"
+
+
+@dataclass
+class Planner:
+    """Collects the jobs of a study. A job that two parts ask for is one job."""
+
+    spec: StudySpec
+    splits: Mapping[str, Split]
+    model: Mapping[str, Any]
+    local: Mapping[str, Any]
+    units: list[str]
+    jobs: dict[str, Job] = field(default_factory=dict)  # by key, each after what it needs
+    rows: list[Subnetwork] = field(default_factory=list)
+    ablations: list[AblationPart] = field(default_factory=list)
+    attention: Job | None = None
+    tuned: dict[str, Job] = field(default_factory=dict)  # the fine-tuning, as an input, where there is one
+
+    def add(self, job: Job) -> Job:
+        return self.jobs.setdefault(job.key, job)
+
+    def make(self) -> None:
+        """In the order of doing: what many wait for first, and long before short."""
+        self.encode()
+        self.fine_tune()
+        steps = self.spec.fine_tune.kept if self.spec.fine_tune else (0,)
+        last = steps[-1]
+        full = [self.full_row(step) for step in reversed(steps)]
+        self.rows += full[::-1]
+        found = self.search_rows("search", self.spec.search, last)
+        self.rows += found
+        grid = self.spec.effective_size
+        if grid is not None:
+            wanted = steps if grid.checkpoints == "all" else sorted(grid.checkpoints)
+            for step in reversed(wanted):
+                self.rows += self.search_rows("effective_size", grid, step, step != last)
+        self.ablate(last, found)
+        self.attend(last)
+
+    def encode(self) -> None:
+        self.data = {n: Job.make("data", f"data {n}", {"split": split_digest(s)}) for n, s in self.splits.items()}
+        text_of = {k: self.model[k] for k in ("model", "revision", "pad_token", "max_length")}
+        self.encoded = {
+            n: self.add(Job.make("encode", f"encode {n}", text_of, {"data": self.data[n]}, self.local, len(split) // 50))
+            for n, split in self.splits.items()
         }
 
-    rows = []
-    for step in steps:
-        who = f"step {step}" if spec.fine_tune else "full model"
-        rows.append(Subnetwork("full", step, "none", 0.0, 0, None, predictions(step, who)))
-    searches = []
-    for sparsity in spec.search.sparsity:
-        settings = spec.search.l0(sparsity)
-        for seed in spec.search.seed_list:
-            name = f"{spec.search.method}-{100 * sparsity:g}-s{seed}"
-            found = Job.make(
-                "search",
-                f"search {100 * sparsity:g} % seed {seed}",
-                {**at(steps[-1]), "settings": settings.model_dump(mode="json"), "seed": seed, "ablate": spec.ablate},
-                {**inputs, "reference": reference, "encoded": searched},
-                local,
-                work=2 * settings.steps * settings.batch,
+    def fine_tune(self) -> None:
+        settings = self.spec.fine_tune
+        if settings is None:
+            return
+        job = Job.make(
+            "fine_tune",
+            f"fine-tune {settings.steps} steps",
+            {**self.model, "settings": settings.model_dump(mode="json")},
+            {"data": self.data["train"], "encoded": self.encoded["train"]},
+            {**self.local, "threads": settings.threads},
+            work=settings.steps * settings.batch,
+        )
+        self.tuned = {"fine_tune": self.add(job)}
+
+    def at(self, step: int) -> dict[str, Any]:
+        return {**self.model, "step": step} if self.tuned else dict(self.model)
+
+    @property
+    def datasets(self) -> list[str]:
+        return [n for n in self.splits if n != "train"]
+
+    @property
+    def sampled(self) -> str:
+        """The split that searches and means draw on."""
+        return "train" if "train" in self.splits else "validation"
+
+    def reference(self, step: int) -> Job:
+        size = min(self.spec.sample, len(self.splits[self.sampled]))
+        return self.add(
+            Job.make(
+                "reference",
+                f"full model on {size} texts" + (f", step {step}" if self.tuned else ""),
+                {**self.at(step), "sample": self.spec.sample, "seed": self.spec.seed},
+                {**self.tuned, "encoded": self.encoded[self.sampled]},
+                self.local,
+                work=size,
             )
-            searches.append(found)
-            rows.append(
-                Subnetwork(name, steps[-1], spec.search.method, sparsity, seed, found, predictions(steps[-1], name, found))
-            )
-    full_last = list(rows[len(steps) - 1].predictions.values())
-    jobs += [reference, *full_last, *searches]  # searches are long: start them first, look at checkpoints meanwhile
-    jobs += [job for row in rows for job in row.predictions.values() if job not in full_last]
-    mapping = {n: describe(classes, splits[n]) for n in datasets}
-    return Plan(spec, splits, data, tuple(jobs), tuple(rows), tuple(classes), mapping, tuple(notes))
+        )
+
+    def predict(
+        self, step: int, who: str, search: Job | None = None, ablate: Ablation | None = None, masks: int = 1
+    ) -> dict[str, Job]:
+        """Logits on every dataset: of the full model, or of all masks of a search."""
+        extra = {} if search is None else {"search": search, "reference": self.reference(step)}
+        params = self.at(step) if search is None else {**self.at(step), "ablate": ablate or self.spec.ablate}
+        made = {}
+        for n in self.datasets:
+            inputs = {**self.tuned, **extra, "encoded": self.encoded[n]}
+            made[n] = self.add(Job.make("predict", f"{who} on {n}", params, inputs, self.local, masks * len(self.splits[n])))
+        return made
+
+    def full_row(self, step: int) -> Subnetwork:
+        who = f"step {step}" if self.tuned else "full model"
+        return Subnetwork("full", "full", step, "none", 0.0, 0, None, self.predict(step, who))
+
+    def search_rows(self, block: str, spec: SearchSpec, step: int, early: bool = False) -> list[Subnetwork]:
+        searched = []
+        at = f"@{step}" if early else ""
+        reference = self.reference(step)
+        for settings in spec.runs():
+            for seed in spec.seed_list:
+                size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
+                job = Job.make(
+                    "search",
+                    f"search {size} % seed {seed}{at}",
+                    {**self.at(step), "settings": settings.model_dump(mode="json"), "seed": seed, "ablate": self.spec.ablate},
+                    {**self.tuned, "reference": reference, "encoded": self.encoded[self.sampled]},
+                    self.local,
+                    work=settings.steps * settings.batch,
+                )
+                searched.append((settings, seed, self.add(job)))
+        rows = []
+        for settings, seed, job in searched:
+            nested = len(settings.targets) > 1
+            kind = "path" if nested else spec.method
+            size = f"{100 * settings.sparsity:g}"
+            predictions = self.predict(step, f"{kind}-{size}-s{seed}{at}", job, masks=len(settings.targets))
+            beside: dict[Ablation, Mapping[str, Job]] = {}
+            for other in self.spec.ablate_beside if block == "search" else ():
+                if other != self.spec.ablate:
+                    who = f"{kind}-{size}-s{seed} with {other}"
+                    beside[other] = self.predict(step, who, job, other, len(settings.targets))
+            prefix = kind if block == "search" else f"grid-{kind}"
+            for place, target in enumerate(settings.targets):
+                name = f"{prefix}-{100 * target:g}-s{seed}{at}"
+                rows.append(Subnetwork(name, block, step, spec.method, target, seed, job, predictions, place, nested, beside))
+        return rows
+
+    def ablate(self, step: int, found: list[Subnetwork]) -> None:
+        wanted = self.spec.ablations
+        if wanted is None:
+            return
+        reference = self.reference(step)
+        layers = sum(name.endswith(".MLP") for name in self.units)
+        groups: dict[str, tuple[tuple[str, ...], ...] | None] = {}
+        sets = tuple(dict.fromkeys(unit_set(text, self.units) for text in wanted.sets))
+        if wanted.singles:
+            for layer in range(layers):
+                groups[f"layer {layer}"] = tuple((n,) for n in self.units if n.startswith(f"L{layer}."))
+        elif sets:
+            groups["members of the sets"] = tuple((n,) for n in self.units if any(n in s for s in sets))
+        if sets:
+            groups["the named sets"] = tuple(s for s in sets if len(s) > 1)
+        if wanted.pairs:
+            groups["pairs of the core"] = None
+        for n in self.datasets:
+            rows = min(len(self.splits[n]), wanted.examples or len(self.splits[n]))
+            for who, closed in groups.items():
+                if closed == ():
+                    continue
+                params = {**self.at(step), "ablate": self.spec.ablate, "examples": wanted.examples, "seed": self.spec.seed}
+                inputs = {**self.tuned, "reference": reference, "encoded": self.encoded[n], "data": self.data[n]}
+                if closed is None:  # the core is not known yet: the job finds it in the masks
+                    inputs |= {f"search {row.name}": row.search for row in found if row.search}
+                    params |= {"core": {row.name: row.place for row in found}}
+                else:
+                    params |= {"closed": [list(units) for units in closed]}
+                count = len(closed) if closed is not None else len(self.units)
+                job = Job.make("ablate", f"ablate {who} on {n}", params, inputs, self.local, work=count * rows)
+                self.ablations.append(AblationPart(n, self.add(job), closed))
+
+    def attend(self, step: int) -> None:
+        wanted = self.spec.attention
+        if wanted is None:
+            return
+        challenge = [n for n in self.datasets if n != "validation"]
+        dataset = wanted.dataset or (challenge or ["validation"])[0]
+        params = {
+            **self.at(step),
+            "examples": wanted.examples,
+            "maps": wanted.maps,
+            "texts": [list(texts) for texts in wanted.texts],
+            "focus": list(self.spec.focus),
+            "seed": self.spec.seed,
+        }
+        work = 3 * min(wanted.examples, len(self.splits[dataset]))
+        inputs = {**self.tuned, "data": self.data[dataset]}
+        self.attention = self.add(Job.make("attention", f"attention on {dataset}", params, inputs, self.local, work))

@@ -1,0 +1,107 @@
+"""Slim: a subnetwork as the same modules run with smaller parameters.
+
+Rows of query, key and value and columns of the output projection that belong to closed heads are left out; what a
+closed unit would give (its mean, or nothing) goes into the bias behind it; a closed MLP has width zero. The model itself
+is not touched: the smaller tensors stand in for its own during a call (`torch.func.functional_call`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from corewood.errors import InputError
+from corewood.model.gates import Means
+from corewood.model.load import Model
+from corewood.model.mask import Mask
+from corewood.spec import Ablation
+
+
+def can_slim(model: Model, ablate: Ablation) -> bool:
+    """Resampled values differ from token to token: no bias can hold them."""
+    return model.family.slim != "no" and ablate in ("mean", "zero")
+
+
+@contextmanager
+def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> Iterator[Callable[..., Any]]:
+    """Gives a function that calls the model with a subnetwork's parameters alone."""
+    parameters = slim_parameters(model, mask, ablate, means)
+    attributes = gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []
+    before = [(module, name, getattr(module, name)) for module, name, _ in attributes]
+    try:
+        for module, name, value in attributes:
+            setattr(module, name, value)
+        yield lambda **inputs: functional_call(model.net, parameters, (), inputs)
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | None) -> dict[str, Tensor]:
+    """By their names in the model, the parameters that differ from its own."""
+    mask.check(model.units)
+    means = means or model.means
+    if ablate == "mean" and means is None:
+        raise InputError("mean ablation needs mean activations: pass means, or ablate='zero'")
+    row, width = model.family, model.head_width
+    transposed = row.slim == "gpt2"  # Conv1D keeps (in, out)
+    place = {id(module): name for name, module in model.net.named_modules()}
+    found: dict[str, Tensor] = {}
+
+    def put(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+        """`weight` is (out, in)."""
+        name = place[id(module)]
+        found[f"{name}.weight"] = weight.T.contiguous() if transposed else weight.contiguous()
+        if bias is not None:
+            found[f"{name}.bias"] = bias
+
+    def own(module: nn.Module) -> tuple[Tensor, Tensor]:
+        weight, bias = module.weight, module.bias
+        assert isinstance(weight, Tensor)
+        assert isinstance(bias, Tensor)
+        return (weight.T if transposed else weight).detach(), bias.detach()
+
+    for i, layer in enumerate(model.layers):
+        kept = torch.tensor(mask.heads[i], device=model.device)
+        if not kept.all():
+            out_weight, out_bias = own(model.attention_outs[i])
+            features = kept.repeat_interleave(width)  # (head * width,)
+            if means is not None and ablate == "mean":
+                gone = means.heads[i].flatten().to(out_bias)
+                out_bias = out_bias + out_weight[:, ~features] @ gone[~features]
+            stays, columns = features, out_weight[:, features]
+            if not kept.any():  # attention needs one head to run; its columns are zero
+                stays = torch.arange(len(features), device=model.device) < width
+                columns = torch.zeros_like(out_weight[:, :width])
+            put(model.attention_outs[i], columns, out_bias)
+            for path in row.attention_in:
+                weight, bias = own(layer.get_submodule(path))
+                rows = stays.repeat(len(weight) // len(stays))  # three times where query, key and value are one
+                put(layer.get_submodule(path), weight[rows], bias[rows])
+        if not mask.mlps[i]:
+            weight, bias = own(model.mlp_outs[i])
+            stand_in = torch.zeros_like(bias) if means is None or ablate == "zero" else means.mlps[i].to(bias)
+            left = 1 if transposed else 0  # Conv1D cannot have width zero: one column of zeros
+            put(model.mlp_outs[i], torch.zeros_like(weight[:, :left]), stand_in)
+            for path in row.mlp_in:
+                weight, bias = own(layer.get_submodule(path))
+                put(layer.get_submodule(path), weight[:left], bias[:left])
+    return found
+
+
+def gpt2_widths(model: Model, parameters: dict[str, Tensor]) -> list[tuple[nn.Module, str, int]]:
+    """GPT-2 holds widths in attributes too: (module, attribute, value while slim)."""
+    changes: list[tuple[nn.Module, str, int]] = []
+    for name, module in model.net.named_modules():
+        weight = parameters.get(f"{name}.weight")
+        if weight is not None:
+            changes.append((module, "nf", weight.shape[1]))
+        inner = parameters.get(f"{name}.c_attn.weight")
+        if inner is not None:
+            changes.append((module, "split_size", inner.shape[1] // 3))
+    return changes
