@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from corewood.analyse.core import Core, core
-    from corewood.analyse.generalisation import effective_size, spread
+    from corewood.analyse.effective import effective_size
+    from corewood.analyse.generalisation import spread
     from corewood.analyse.heads import agreement
     from corewood.data.encode import encode
     from corewood.data.named import task
     from corewood.data.task import Split, Task
     from corewood.errors import CorewoodError, InputError
+    from corewood.evaluate.ablate import ablate
+    from corewood.evaluate.attention import AttentionMap, attention_map
     from corewood.evaluate.metrics import accuracy, wilson
     from corewood.evaluate.predict import Predictions, predict
     from corewood.model.finetune import fine_tune
@@ -35,10 +38,11 @@ if TYPE_CHECKING:
     from corewood.study_file import read_study
 
 _WHERE = {
-    "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.generalisation",
+    "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
     "spread": "analyse.generalisation", "agreement": "analyse.heads", "encode": "data.encode",
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
+    "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
@@ -47,9 +51,41 @@ _WHERE = {
 }  # fmt: skip
 
 __all__ = [
-    "L0", "Core", "CorewoodError", "FineTune", "Gates", "InputError", "Mask", "Masks", "Means", "Model", "Predictions",
-    "Split", "StudySpec", "Task", "Units", "accuracy", "agreement", "core", "effective_size", "encode", "fine_tune", "gated",
-    "load", "mean_activations", "predict", "read_study", "run", "search", "spread", "task", "wilson", "wrap",
+    "L0",
+    "AttentionMap",
+    "Core",
+    "CorewoodError",
+    "FineTune",
+    "Gates",
+    "InputError",
+    "Mask",
+    "Masks",
+    "Means",
+    "Model",
+    "Predictions",
+    "Split",
+    "StudySpec",
+    "Task",
+    "Units",
+    "ablate",
+    "accuracy",
+    "agreement",
+    "attention_map",
+    "core",
+    "effective_size",
+    "encode",
+    "fine_tune",
+    "gated",
+    "load",
+    "mean_activations",
+    "predict",
+    "read_study",
+    "run",
+    "search",
+    "spread",
+    "task",
+    "wilson",
+    "wrap",
 ]  # fmt: skip
 
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from corewood.errors import InputError
-
 FULL = "full"
+SEARCH = "search"  # the block of a study whose subnetworks are compared with each other
 SAME = 0.03  # in-domain accuracies that differ by at most three points count as the same
 
 
-def subnetworks(accuracy: pd.DataFrame) -> pd.DataFrame:
-    rows: pd.DataFrame = accuracy[accuracy["subnetwork"] != FULL]
+def subnetworks(accuracy: pd.DataFrame, block: str = SEARCH) -> pd.DataFrame:
+    """Rows of the subnetworks of one block; a table without blocks has one."""
+    inside = accuracy["block"] == block if "block" in accuracy else accuracy["subnetwork"] != FULL
+    rows: pd.DataFrame = accuracy[inside]
     return rows
 
 
 def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
     """The rows of the full model at the checkpoint that was pruned; without subnetworks, at the last."""
-    pruned = subnetworks(accuracy)["checkpoint"] if (accuracy["subnetwork"] != FULL).any() else accuracy["checkpoint"]
+    found = subnetworks(accuracy)
+    pruned = found["checkpoint"] if len(found) else accuracy["checkpoint"]
     last: pd.DataFrame = accuracy[(accuracy["subnetwork"] == FULL) & (accuracy["checkpoint"] == pruned.max())]
     return last
 
@@ -89,41 +91,3 @@ def dynamics(accuracy: pd.DataFrame) -> pd.DataFrame:
     rows = accuracy[accuracy["subnetwork"] == FULL]
     columns = ["checkpoint", "dataset", "case", "group", "gold", "domain", "n", "correct", "value", "low", "high"]
     return rows[columns].reset_index(drop=True)
-
-
-def effective_size(
-    accuracy: pd.DataFrame, margin: float = 0.03, order: str = "accuracies", two_sided: bool = False
-) -> pd.DataFrame:
-    """Per dataset and case, the smallest target size (share of units kept) that stays within `margin` of the full model.
-
-    order="accuracies" averages accuracies over seeds first, as the paper says; order="seeds" finds a size per seed and
-    averages those, as its code does. Nothing faithful counts as 1. `censored` marks a value at the edge of the grid,
-    `trivial` a full model no better than `margin` above zero.
-    """
-    if order not in ("accuracies", "seeds"):
-        raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
-    some, whole = subnetworks(accuracy), full_model(accuracy)
-    rows = []
-    for _, one in whole.iterrows():
-        part = some[(some["dataset"] == one["dataset"]) & (some["case"] == one["case"])]
-        if part.empty:
-            continue
-        grid = part.pivot_table(index="seed", columns="target", values="value")
-        if order == "accuracies":
-            grid = grid.mean().to_frame().T
-        off = (grid - one["value"]).abs() if two_sided else one["value"] - grid
-        sizes = [max((t for t in grid.columns if row[t] <= margin + 1e-9), default=0.0) for _, row in off.iterrows()]
-        kept = 1 - np.array(sizes)
-        edge = (np.isclose(kept, 1 - max(grid.columns)) | np.isclose(kept, 1)).any()
-        rows.append(
-            {
-                "dataset": one["dataset"],
-                "case": one["case"],
-                "full": one["value"],
-                "effective_size": float(kept.mean()),
-                "std": float(kept.std(ddof=1)) if len(kept) > 1 else np.nan,
-                "censored": bool(edge),
-                "trivial": bool(one["value"] <= margin),
-            }
-        )
-    return pd.DataFrame(rows)

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import hypergeom, spearmanr
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 from corewood.errors import InputError
@@ -30,6 +30,22 @@ def rank_correlations(frequency: pd.DataFrame) -> pd.DataFrame:
         rho, p = (np.nan, np.nan) if constant else spearmanr(heads[one], heads[other])
         rows.append({"target": one, "other": other, "heads": len(heads), "rho": float(rho), "p": float(p)})
     return pd.DataFrame(rows, columns=["target", "other", "heads", "rho", "p"])
+
+
+def overlap(one: Mask, other: Mask) -> dict[str, float]:
+    """Heads that two masks share, and what drawing as many at random would share: expectation and p-value."""
+    total, first, second = one.heads.size, int(one.heads.sum()), int(other.heads.sum())
+    shared = int((one.heads & other.heads).sum())
+    either = first + second - shared
+    return {
+        "heads": first,
+        "heads_last": second,
+        "shared": shared,
+        "share_of_last": shared / second if second else np.nan,
+        "jaccard": shared / either if either else np.nan,
+        "expected": first * second / total,
+        "p": float(hypergeom.sf(shared - 1, total, first, second)),
+    }
 
 
 def agreement(masks: Sequence[Mask]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from corewood.data.labels import normal
 from corewood.data.layouts import LAYOUTS, Known, lay_out
-from corewood.data.task import ALL, Split
+from corewood.data.task import ALL, FOCUS, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 
@@ -50,8 +50,11 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
         if wanted:
             made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
     tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
-    if source.case and (tidy["case"] == ALL).any():
-        raise InputError(f"{where}: a case cannot be called {ALL!r}: that is the row over all cases; rename it in the file")
+    for taken, meaning in ((ALL, "all cases"), (FOCUS, "the cases in focus")) if source.case else ():
+        if (tidy["case"] == taken).any():
+            raise InputError(
+                f"{where}: a case cannot be called {taken!r}: that is the row over {meaning}; rename it in the file"
+            )
     check_cases(
         tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 ALL = "all"  # stands for all cases of a set, where a table has a row over them
+FOCUS = "focus"  # stands for the cases a study is about
 
 
 @dataclass(frozen=True)

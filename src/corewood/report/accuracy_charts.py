@@ -7,9 +7,10 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.generalisation import judged
+from corewood.analyse.generalisation import full_model, judged, subnetworks
 from corewood.report.style import (
     GREENS,
+    INK,
     LINES,
     MARK,
     PALE,
@@ -23,12 +24,16 @@ from corewood.report.style import (
 )
 
 
+def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """The subnetworks that are compared, and the full model they come from."""
+    return pd.concat([full_model(accuracy), subnetworks(accuracy)])
+
+
 def spread_chart(tables: Tables) -> Any:
     """Figure 2 and 12 of the Heuristic Core: every subnetwork on every case."""
     if "spread" not in tables:
         return None
-    accuracy = tables["accuracy"]
-    found = accuracy[accuracy["subnetwork"] != "full"].copy()
+    found = subnetworks(tables["accuracy"]).copy()
     found["where"], found["part"] = where(found), found["target"].map(percent)
     whole = tables["spread"].copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
@@ -75,8 +80,7 @@ def spread_chart(tables: Tables) -> Any:
 
 def same_in_domain_chart(tables: Tables) -> Any:
     """Every subnetwork: in-domain accuracy against its mean over the challenge cases."""
-    accuracy = tables["accuracy"]
-    rows = accuracy[(accuracy["checkpoint"] == accuracy["checkpoint"].max())]
+    rows = compared(tables["accuracy"])
     inside = rows[rows["domain"] == "in-domain"].set_index("subnetwork")["value"]
     cases = judged(rows[rows["domain"] == "challenge"])
     if cases.empty or "spread" not in tables:
@@ -139,28 +143,87 @@ def sparsity_chart(tables: Tables) -> Any:
     return (bars + lines).add_params(chosen).properties(width=560, height=330)
 
 
-def dynamics_chart(tables: Tables) -> Any:
-    """Figure 6: the full model over training, in domain and per case."""
-    if "dynamics" not in tables:
+def profiles_chart(tables: Tables) -> Any:
+    """Figure 3: one row per subnetwork, one column per case."""
+    if "spread" not in tables:
         return None
-    table = tables["dynamics"].copy()
+    table = judged(compared(tables["accuracy"])).copy()
     table["where"] = where(table)
     order = order_of_cases(table)
-    chosen = alt.selection_point(fields=["where"], bind="legend")
-    columns = ["checkpoint", "where", "value", "low", "high", "n", "domain"]
-    base = alt.Chart(table[columns]).encode(
-        x=alt.X("checkpoint:Q", title="fine-tuning step"),
-        y=share_axis(alt.Y, "value", "accuracy of the full model"),
-        color=case_colour(order),
-        strokeWidth=alt.condition(alt.datum.domain == "in-domain", alt.value(4), alt.value(1.6)),
-        opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.06)),
+    rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
+    step = 26 if len(order) <= 24 else 20
+    base = alt.Chart(table[["subnetwork", "where", "value", "low", "high", "n"]]).encode(
+        x=alt.X("where:N", scale=alt.Scale(domain=order), title=None, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
+        y=alt.Y("subnetwork:N", scale=alt.Scale(domain=rows), title=None),
         tooltip=[
+            "subnetwork:N",
             alt.Tooltip("where:N", title="case"),
-            alt.Tooltip("checkpoint:Q", title="step"),
             alt.Tooltip("value:Q", title="accuracy", format=".3f"),
             alt.Tooltip("low:Q", format=".3f"),
             alt.Tooltip("high:Q", format=".3f"),
             "n:Q",
         ],
     )
-    return base.mark_line(point=True).add_params(chosen).properties(width=560, height=330)
+    scale = alt.Scale(domain=[0, 1], range=GREENS)
+    legend = alt.Legend(format=PERCENT, orient="top", gradientLength=220)
+    cells = base.mark_rect(stroke="white").encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
+    return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
+
+
+def differences_chart(tables: Tables) -> Any:
+    """How much of the spread over seeds is more than sampling noise, and how many pairs differ for real."""
+    if "differences" not in tables or "variance" not in tables:
+        return None
+    keys = ["target", "dataset", "case"]
+    tested = tables["differences"].groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()
+    domains = tables["spread"][[*keys, "domain", "group"]]
+    table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
+    table["where"], table["part"] = where(table), table["target"].map(percent)
+    order = order_of_cases(table)
+    table["text"] = table["real"].astype(str) + " of " + table["pairs"].astype(str)
+    y = alt.Y("where:N", scale=alt.Scale(domain=order), title=None)
+    tips = [
+        alt.Tooltip("where:N", title="case"),
+        alt.Tooltip("std:Q", title="std over seeds", format=".3f"),
+        alt.Tooltip("noise_std:Q", title="of it by sampling", format=".3f"),
+        alt.Tooltip("true_std:Q", title="beyond sampling", format=".3f"),
+        alt.Tooltip("noise_share:Q", title="noise, share of variance", format=".2f"),
+        alt.Tooltip("text:N", title="pairs that differ for real"),
+        "n:Q",
+    ]
+    panels = []
+    for part in table["part"].unique():
+        base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=tips)
+        bars = base.mark_bar(color=GREENS[2], height=11).encode(
+            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT))
+        )
+        noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
+        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
+        panels.append((bars + noise + label).properties(width=300, height=alt.Step(17), title=part))
+    return alt.hconcat(*panels)
+
+
+def ablated_values_chart(tables: Tables) -> Any:
+    """The same masks with different values in place of what was removed."""
+    if "ablated_values" not in tables:
+        return None
+    table = judged(tables["ablated_values"]).copy()
+    table["kind"] = ("cases: " + table["gold"]).where(table["domain"] == "challenge", "in domain")
+    mean = table.groupby(["subnetwork", "target", "ablate", "kind"], sort=False)["value"].mean().reset_index()
+    mean["part"] = mean["target"].map(percent)
+    values, kinds = list(dict.fromkeys(mean["ablate"])), list(dict.fromkeys(mean["kind"]))
+    panels = []
+    for part in mean["part"].unique():
+        base = alt.Chart(mean[mean["part"] == part]).encode(
+            x=alt.X("ablate:N", scale=alt.Scale(domain=values), title=None, axis=alt.Axis(labelAngle=0)),
+            y=share_axis(alt.Y, "value", "accuracy, mean over cases"),
+            tooltip=["subnetwork:N", "ablate:N", "kind:N", alt.Tooltip("value:Q", format=".3f")],
+        )
+        lines = base.mark_line(opacity=0.35, color=GREENS[4]).encode(detail="subnetwork:N")
+        dots = base.mark_circle(size=45, opacity=0.8, color=GREENS[4])
+        columns = [
+            (lines + dots).transform_filter(alt.datum.kind == kind).properties(width=170, height=170, title=f"{kind}, {part}")
+            for kind in kinds
+        ]
+        panels.append(alt.hconcat(*columns))
+    return alt.vconcat(*panels)

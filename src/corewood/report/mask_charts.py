@@ -86,6 +86,36 @@ def two_sparsities_chart(tables: Tables) -> Any:
     return alt.vconcat(*[alt.hconcat(*panels[i : i + 2]) for i in range(0, min(len(panels), 6), 2)])
 
 
+def ranked_chart(tables: Tables) -> Any:
+    """Figures 13 and 14: heads by how often they survive, most frequent first."""
+    if "frequencies" not in tables:
+        return None
+    heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"].copy()
+    heads["unit"] = "L" + heads["layer"].astype(str) + ".H" + heads["index"].astype(str)
+    first = heads[heads["target"] == heads["target"].max()].set_index("unit")["share"]
+    total = heads.groupby("unit")["share"].sum()
+    order = sorted(total.index, key=lambda u: (-float(first[u]), -float(total[u]), u))
+    panels = []
+    for target in sorted(heads["target"].unique(), reverse=True):
+        part = heads[heads["target"] == target]
+        panels.append(
+            alt.Chart(part[["unit", "share", "count", "of"]])
+            .mark_bar(color=GREENS[3])
+            .encode(
+                x=alt.X(
+                    "unit:N",
+                    scale=alt.Scale(domain=order),
+                    title="heads, in the order of the sparsest" if target == heads["target"].min() else None,
+                    axis=alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, ticks=False),
+                ),
+                y=share_axis(alt.Y, "share", "kept by"),
+                tooltip=["unit:N", alt.Tooltip("count:Q", title="kept by"), alt.Tooltip("of:Q", title="of")],
+            )
+            .properties(width=max(320, min(900, 11 * len(order))), height=110, title=percent(float(target)))
+        )
+    return alt.vconcat(*panels)
+
+
 def sizes_chart(tables: Tables) -> Any:
     """One mask, three currencies."""
     if "sizes" not in tables:

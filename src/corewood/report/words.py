@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from corewood.analyse.ablation import OUTSIDE
 from corewood.analyse.core import DRAWS
 from corewood.analyse.generalisation import judged
+from corewood.evaluate.attention import KINDS as PLACES
+from corewood.report.ablation_charts import whole_sets
 from corewood.report.style import Tables
 
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
@@ -35,7 +38,8 @@ def finding(tables: Tables, model: str) -> Finding:
         return Finding("No subnetwork could be judged.", ["Every search or its evaluation failed; see the holes below."])
     spread = tables["spread"]
     points = [point for target in sorted(spread["target"].unique()) for point in at_sparsity(spread, target)]
-    points += core_point(tables)
+    points += [*difference_point(tables), *core_point(tables), *size_point(tables), *ablation_point(tables)]
+    points += attention_point(tables)
     return Finding(headline(spread, model), points)
 
 
@@ -118,3 +122,65 @@ def core_point(tables: Tables) -> list[str]:
         f"each layer ({probability(row['p_layers'])}). "
         f"{row['mlps']} MLPs are in all of them."
     ]
+
+
+def difference_point(tables: Tables) -> list[str]:
+    """How many of the differences between seeds are more than chance."""
+    if "differences" not in tables:
+        return []
+    tests = judged(tables["differences"])
+    inside = tests[tests["dataset"] == "validation"]
+    cases = tests[tests["dataset"] != "validation"]
+    if cases.empty:
+        return []
+    text = (
+        f"Of {len(cases)} comparisons of two subnetworks of one sparsity on one case, {int(cases['real'].sum())} differ by more"
+    )
+    return [
+        f"{text} than chance; in domain, {int(inside['real'].sum())} of {len(inside)} do (McNemar's test, Holm's correction)."
+    ]
+
+
+def size_point(tables: Tables) -> list[str]:
+    """Effective size at the first and the last checkpoint."""
+    if "effective_size" not in tables:
+        return []
+    table = tables["effective_size"]
+    table = table[table["chosen"] & ~table["trivial"]].sort_values("checkpoint")
+    parts = []
+    for name in ("in domain", "challenge"):
+        rows = table[table["set"] == name]
+        if len(rows) > 1:
+            first, last = rows.iloc[0], rows.iloc[-1]
+            sizes = f"{100 * first['effective_size']:.0f} % of the units at step {first['checkpoint']}"
+            parts.append(f"{name} from {sizes} to {100 * last['effective_size']:.0f} % at step {last['checkpoint']}")
+    return [f"The effective size goes {', and '.join(parts)}."] if parts else []
+
+
+def ablation_point(tables: Tables) -> list[str]:
+    """The most costly core head, beside the average of the heads outside the core."""
+    if "ablation" not in tables:
+        return []
+    rows = whole_sets(tables["ablation"])
+    rows = rows[rows["domain"] == "challenge"]
+    core, outside = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["units"] == OUTSIDE]
+    if core.empty or outside.empty:
+        return []
+    worst = core.loc[core["change"].idxmin()]
+    average = outside[outside["where"] == worst["where"]].iloc[0]
+    return [
+        f"Removing one head of the core from the full model costs up to {-worst['change']:.1f} points on {worst['where']} "
+        f"({worst['units']}); the heads outside the core cost {-average['change']:.1f} on average."
+    ]
+
+
+def attention_point(tables: Tables) -> list[str]:
+    if "attention" not in tables or not tables["attention"]["core"].any():
+        return []
+    heads = tables["attention"].drop_duplicates("unit")
+    does = heads.loc[heads["core"], "does"].value_counts()
+    parts = [f"{count} to {PLACES.get(str(kind), str(kind))}" for kind, count in does.items() if kind != "spread out"]
+    rest = f"; {does['spread out']} spread it out" if "spread out" in does else ""
+    if not parts:
+        return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
+    return [f"Of the {int(does.sum())} core heads, {', '.join(parts)} attend most of all{rest}."]

@@ -2,130 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from corewood.analyse.core import Core, core
-from corewood.analyse.generalisation import dynamics, effective_size, full_model, spread
-from corewood.analyse.heads import agreement, frequencies, rank_correlations
-from corewood.evaluate.metrics import accuracy
-from corewood.model.mask import Mask, Units
+from corewood.analyse.generalisation import SEARCH, dynamics, spread
+from corewood.analyse.heads import frequencies, rank_correlations
 from corewood.store.store import Store
-from corewood.study.jobs import read_logits
-from corewood.study.plan import Plan, Subnetwork
+from corewood.study.plan import Plan
+from corewood.study.results import Results
+from corewood.study.tables_answers import (
+    ablated_values_table,
+    ablation_table,
+    differences_table,
+    effective_size_table,
+    size_effect_table,
+    variance_table,
+)
+from corewood.study.tables_attention import attention_core_table, attention_table, maps_table
+from corewood.study.tables_masks import (
+    agreement_table,
+    core_over_training,
+    core_table,
+    masks_table,
+    sizes_table,
+    trajectories_table,
+)
 
 Tables = dict[str, pd.DataFrame]
 
 
 def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
     """All tables of a study. `holes` says why jobs are missing, by title."""
-    rows = [row for row in plan.subnetworks if not any(job.title in holes for job in row.jobs)]
-    found = [row for row in rows if row.search is not None]
-    masks = {row.name: read_mask(row, store) for row in found}
-    tables: Tables = {"accuracy": accuracy_table(plan, store, rows)}
-    columns = ["subnetwork", "target", "seed", "layer", "kind", "index", "kept"]
-    tables["masks"] = stack(
-        [masks[r.name].table().assign(subnetwork=r.name, target=r.target, seed=r.seed) for r in found], columns
-    )
-    if found:
-        job = found[0].predictions[plan.datasets[0]]
-        units = Units(**store.get(job.kind, job.key).meta["units"])
-        tables["sizes"] = sizes_table(found, masks, units)
-        tables["frequencies"] = frequencies(tables["masks"])
-        tables["rank_correlations"] = rank_correlations(tables["frequencies"])
-        tables["core"] = core_table(found, masks)
-        tables["agreement"] = agreement_table(found, masks)
-        tables["trajectories"] = stack([trajectory(row, store) for row in found])
-        if not full_model(tables["accuracy"]).empty:
-            tables["spread"] = spread(tables["accuracy"])
-            tables["effective_size"] = effective_size(tables["accuracy"])
-    if tables["accuracy"]["checkpoint"].nunique() > 1:
-        tables["dynamics"] = dynamics(tables["accuracy"])
+    results = Results(plan, store, holes)
+    makers: dict[str, Callable[[Results], pd.DataFrame | None]] = {
+        "accuracy": lambda r: r.accuracy,
+        "masks": masks_table,
+        "sizes": sizes_table,
+        "spread": lambda r: spread(r.accuracy) if r.judged else None,
+        "differences": differences_table,
+        "variance": variance_table,
+        "size_effect": size_effect_table,
+        "frequencies": lambda r: frequencies(masks_table(r, SEARCH)) if r.found else None,
+        "rank_correlations": lambda r: rank_correlations(frequencies(masks_table(r, SEARCH))) if r.found else None,
+        "core": core_table,
+        "core_over_training": core_over_training,
+        "agreement": agreement_table,
+        "dynamics": lambda r: dynamics(r.accuracy) if r.accuracy["checkpoint"].nunique() > 1 else None,
+        "effective_size": effective_size_table,
+        "ablation": ablation_table,
+        "ablated_values": ablated_values_table,
+        "attention": attention_table,
+        "attention_core": attention_core_table,
+        "attention_maps": maps_table,
+        "trajectories": trajectories_table,
+    }
+    tables = {name: table for name, make in makers.items() if (table := make(results)) is not None}
     tables["holes"] = pd.DataFrame(sorted(holes.items()), columns=["job", "reason"]).astype(str)
     return tables
-
-
-def stack(parts: list[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
-    if not parts:
-        return pd.DataFrame(columns=columns)
-    table = pd.concat(parts, ignore_index=True)
-    return table if columns is None else table[columns]
-
-
-def read_mask(row: Subnetwork, store: Store) -> Mask:
-    assert row.search is not None
-    return Mask.load(store.get("search", row.search.key).path("mask.safetensors"))
-
-
-def trajectory(row: Subnetwork, store: Store) -> pd.DataFrame:
-    assert row.search is not None
-    table = pd.read_parquet(store.get("search", row.search.key).path("trajectory.parquet"))
-    table.insert(0, "subnetwork", row.name)
-    return table.assign(sparsity=row.target, seed=row.seed)
-
-
-def accuracy_table(plan: Plan, store: Store, rows: list[Subnetwork]) -> pd.DataFrame:
-    first = ["study", "model", "checkpoint", "method", "target", "seed", "subnetwork", "dataset", "case", "domain"]
-    parts = []
-    for dataset in plan.datasets:
-        split = plan.splits[dataset]
-        logits = [(row, read_logits(store.get("predict", row.predictions[dataset].key))) for row in rows]
-        full = {row.checkpoint: values for row, values in logits if row.search is None}
-        for row, values in logits:
-            beside = None if row.search is None else full.get(row.checkpoint)
-            parts.append(
-                accuracy(values, split, plan.classes, beside).assign(
-                    study=plan.spec.name,
-                    model=plan.spec.model.checkpoint,
-                    checkpoint=row.checkpoint,
-                    method=row.method,
-                    target=row.target,
-                    seed=row.seed,
-                    subnetwork=row.name,
-                    dataset=dataset,
-                    domain="in-domain" if dataset == "validation" else "challenge",
-                )
-            )
-    table = stack(parts, None)
-    return table[first + [c for c in table.columns if c not in first]] if parts else pd.DataFrame(columns=[*first, "value"])
-
-
-def sizes_table(rows: list[Subnetwork], masks: Mapping[str, Mask], units: Units) -> pd.DataFrame:
-    whole = {"subnetwork": "full", "target": 0.0, "seed": 0, **units.full().sizes(units)}
-    return pd.DataFrame(
-        [whole, *({"subnetwork": r.name, "target": r.target, "seed": r.seed, **masks[r.name].sizes(units)} for r in rows)]
-    )
-
-
-def core_table(rows: list[Subnetwork], masks: Mapping[str, Mask]) -> pd.DataFrame:
-    """One row per definition: all masks of each sparsity, and all of all sparsities."""
-    targets = sorted({row.target for row in rows})
-    of: dict[str, list[Mask]] = {f"all at {100 * t:g} %": [masks[r.name] for r in rows if r.target == t] for t in targets}
-    if len(targets) > 1:
-        of["all"] = [masks[r.name] for r in rows]
-    return pd.DataFrame([core_row(name, core(group)) for name, group in of.items()])
-
-
-def core_row(definition: str, found: Core) -> dict[str, object]:
-    return {
-        "definition": definition,
-        "masks": found.masks,
-        "heads": len(found.heads),
-        "expected": found.expected,
-        "p": found.p,
-        "expected_layers": found.expected_layers,
-        "p_layers": found.p_layers,
-        "mlps": len(found.mlps),
-        "members": " ".join(found.heads),
-    }
-
-
-def agreement_table(rows: list[Subnetwork], masks: Mapping[str, Mask]) -> pd.DataFrame:
-    parts = []
-    for target in sorted({row.target for row in rows}):
-        names = [row.name for row in rows if row.target == target]
-        if len(names) > 1:
-            table = agreement([masks[n] for n in names]).assign(target=target)
-            parts.append(table.assign(one=table["one"].map(lambda i: names[i]), other=table["other"].map(lambda i: names[i])))  # noqa: B023
-    return stack(parts)

@@ -1,0 +1,90 @@
+"""Charts of what heads attend to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, share_axis
+
+MAPS = 12  # heads whose maps the page shows; the table has all of the core
+
+
+def attention_chart(tables: Tables) -> Any:
+    """Every head on every kind of place; the core in red, chance as a tick."""
+    if "attention" not in tables:
+        return None
+    table = tables["attention"]
+    kinds = list(dict.fromkeys(table["kind"]))
+    y = alt.Y("kind:N", scale=alt.Scale(domain=kinds), title=None)
+    base = alt.Chart(table[["unit", "kind", "mean", "uniform", "core"]])
+    tips = [
+        "unit:N",
+        alt.Tooltip("kind:N", title="attends to"),
+        alt.Tooltip("mean:Q", title="share of its attention", format=".3f"),
+        alt.Tooltip("uniform:Q", title="by chance", format=".3f"),
+        alt.Tooltip("core:N", title="in the core"),
+    ]
+    x = share_axis(alt.X, "mean", "share of the attention")
+    rest = base.transform_filter(~alt.datum.core).mark_circle(size=42, opacity=0.55, color=GREENS[3])
+    core = base.transform_filter(alt.datum.core).mark_circle(size=60, opacity=0.85, color=MARK)
+    chance = base.mark_tick(color=INK, thickness=2, size=22).encode(x="mean(uniform):Q", y=y)
+    return (chance + rest.encode(x=x, y=y, tooltip=tips) + core.encode(x=x, y=y, tooltip=tips)).properties(
+        width=560, height=alt.Step(28)
+    )
+
+
+def maps_chart(tables: Tables) -> Any:
+    """Figures 7, 8, 9: maps of core heads; rows look, columns are looked at."""
+    if "attention_maps" not in tables:
+        return None
+    table = tables["attention_maps"]
+    units = list(dict.fromkeys(table["unit"]))
+    if "attention" in tables:  # those that say most first
+        scores = tables["attention"].assign(excess=lambda t: t["mean"] - t["uniform"])
+        strength = scores.groupby("unit")["excess"].max()
+        units = sorted(units, key=lambda u: -float(strength[u]))
+    shown = units[:MAPS]
+    rows = []
+    for _, example in table.groupby("example", sort=True):
+        words = (
+            pd.concat([example[["query", "query_word"]].set_axis(["at", "word"], axis=1),
+                       example[["key", "key_word"]].set_axis(["at", "word"], axis=1)])
+            .drop_duplicates("at").sort_values("at")
+        )  # fmt: skip
+        # a word may stand twice, and an axis has each name once: marks without width tell them apart
+        names = [str(word) + "\u200b" * int(at) for at, word in zip(words["at"], words["word"], strict=True)]
+        label = dict(zip(words["at"], names, strict=True))
+        axis = alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=70, title=None)
+        panels = []
+        for unit in shown:
+            part = example[example["unit"] == unit]
+            part = part.assign(looks=part["query"].map(label), at=part["key"].map(label), value=part["value"].round(3))
+            panels.append(
+                alt.Chart(part[["looks", "at", "value"]])
+                .mark_rect()
+                .encode(
+                    x=alt.X("at:N", scale=alt.Scale(domain=names), axis=axis),
+                    y=alt.Y(
+                        "looks:N", scale=alt.Scale(domain=names), axis=alt.Axis(labelFontSize=9, labelLimit=70, title=None)
+                    ),
+                    color=alt.Color(
+                        "value:Q",
+                        title="attention",
+                        scale=alt.Scale(domain=[0, 1], range=GREENS),
+                        legend=alt.Legend(format=PERCENT, orient="right"),
+                    ),
+                    tooltip=[
+                        alt.Tooltip("looks:N", title="from"),
+                        alt.Tooltip("at:N", title="to"),
+                        alt.Tooltip("value:Q", title="attention", format=".2f"),
+                    ],
+                )
+                .properties(width=alt.Step(12), height=alt.Step(12), title=unit)
+            )
+        case = str(example["case"].iloc[0])
+        grid = alt.vconcat(*[alt.hconcat(*panels[i : i + 3]) for i in range(0, len(panels), 3)])
+        rows.append(grid.properties(title=case) if case else grid)
+    return alt.vconcat(*rows) if rows else None

@@ -1,0 +1,108 @@
+"""Tables of the masks: which units are kept, how large a subnetwork is, what they share, how each was found."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from corewood.analyse.core import Core, core
+from corewood.analyse.heads import agreement, overlap
+from corewood.model.mask import Mask
+from corewood.study.results import Results, stack
+
+SHARE = 0.75  # of the masks, for the looser definition of the core
+
+
+def masks_table(results: Results, block: str | None = None) -> pd.DataFrame:
+    columns = ["subnetwork", "block", "checkpoint", "nested", "target", "seed", "layer", "kind", "index", "kept"]
+    tables = [
+        results.masks[r.name].table().assign(
+            subnetwork=r.name, block=r.block, checkpoint=r.checkpoint, nested=r.nested, target=r.target, seed=r.seed
+        )
+        for r in [*results.found, *results.grid]
+        if block in (None, r.block)
+    ]  # fmt: skip
+    found = stack(tables)
+    return pd.DataFrame(columns=columns) if found is None else found[columns]
+
+
+def sizes_table(results: Results) -> pd.DataFrame | None:
+    if not results.found:
+        return None
+    units = results.units
+    whole = {"subnetwork": "full", "nested": False, "target": 0.0, "seed": 0, **units.full().sizes(units)}
+    rows = [
+        {"subnetwork": r.name, "nested": r.nested, "target": r.target, "seed": r.seed, **results.masks[r.name].sizes(units)}
+        for r in results.found
+    ]
+    return pd.DataFrame([whole, *rows])
+
+
+def core_table(results: Results) -> pd.DataFrame | None:
+    """One row per definition, each with its nulls; the last is the paper's: heads in all masks of all sparsities."""
+    if not results.found:
+        return None
+    by = {target: [results.masks[r.name] for r in rows] for target, rows in results.by_target().items()}
+    every = [mask for masks in by.values() for mask in masks]
+    rows = [core_row(f"all at {100 * target:g} %", core(masks)) for target, masks in by.items()]
+    if len(by) > 1:
+        rows[-1]["definition"] = f"all of the sparsest, {100 * max(by):g} %"
+        rows.append(core_row(f"in at least {SHARE:.0%} of all", core(every, SHARE)))
+        rows.append(core_row("all", core(every)))
+    return pd.DataFrame(rows)
+
+
+def core_row(definition: str, found: Core) -> dict[str, object]:
+    return {
+        "definition": definition,
+        "masks": found.masks,
+        "heads": len(found.heads),
+        "expected": found.expected,
+        "p": found.p,
+        "expected_layers": found.expected_layers,
+        "p_layers": found.p_layers,
+        "mlps": len(found.mlps),
+        "members": " ".join(found.heads),
+    }
+
+
+def core_over_training(results: Results) -> pd.DataFrame | None:
+    """The heads that all seeds keep at a checkpoint, against those they keep at the last, sparsity by sparsity."""
+    groups: dict[tuple[int, float], list[Mask]] = {}
+    for row in results.grid:
+        groups.setdefault((row.checkpoint, row.target), []).append(results.masks[row.name])
+    checkpoints = sorted({c for c, _ in groups})
+    if len(checkpoints) < 2:
+        return None
+    rows = []
+    for (checkpoint, target), masks in sorted(groups.items()):
+        last = groups.get((checkpoints[-1], target))
+        if last is not None and len(masks) > 1 and len(last) > 1:
+            here, there = core(masks, draws=1), core(last, draws=1)
+            rows.append(
+                {"checkpoint": checkpoint, "target": target, "nested": results.grid[0].nested, "seeds": len(masks),
+                 **overlap(here.mask, there.mask), "members": " ".join(here.heads)}
+            )  # fmt: skip
+    return pd.DataFrame(rows) if rows else None
+
+
+def agreement_table(results: Results) -> pd.DataFrame | None:
+    tables = []
+    for target, rows in results.by_target().items():
+        if len(rows) > 1:
+            table = agreement([results.masks[r.name] for r in rows]).assign(target=target, nested=rows[0].nested)
+            names = pd.Series([r.name for r in rows])
+            tables.append(table.assign(one=names[table["one"]].to_numpy(), other=names[table["other"]].to_numpy()))
+    return stack(tables)
+
+
+def trajectories_table(results: Results) -> pd.DataFrame | None:
+    """One per search: a path's stands under the name of its last mask."""
+    tables = []
+    for row in results.found:
+        assert row.search is not None
+        if row.nested and row.place + 1 < len(row.search.params["settings"]["path"]) + 1:
+            continue
+        table = pd.read_parquet(results.store.get("search", row.search.key).path("trajectory.parquet"))
+        table.insert(0, "subnetwork", row.name)
+        tables.append(table.assign(sparsity=row.target, seed=row.seed, nested=row.nested))
+    return stack(tables)
