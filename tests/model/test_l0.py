@@ -174,3 +174,25 @@ def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:
         next(model.net.parameters()).fill_(float("nan"))
     with pytest.raises(JobError, match="not a number at step 1"):
         l0_search(model, sample, shared, settings, 0)
+
+
+def test_a_path_gives_nested_masks_of_exact_sizes_and_ends_where_a_plain_search_does(tmp_path: Path) -> None:
+    model, settings = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    along = settings.model_copy(update={"path": (0.2, 0.4)})
+    found = l0_search(model, sample, shared, along, 3)
+    assert [len(m) for m in found.masks] == [kept_units(10, s) for s in (0.2, 0.4, settings.sparsity)]
+    assert found.masks[2] <= found.masks[1] <= found.masks[0]
+    assert found.mask == l0_search(model, sample, shared, settings, 3).mask
+    states: list[State] = []
+    l0_search(model, sample, shared, along, 3, checkpoint=states.append)
+    target = settings.sparsity * np.minimum(1, np.arange(1, settings.steps + 1) / (settings.ramp * settings.steps))
+    first = [int((target >= s - 1e-9).argmax()) for s in (0.2, 0.4)]
+    for row, step in enumerate(first):  # gates as they stood when the target first reached each sparsity
+        assert states[step].way[row].equal(states[step].values[:-2])
+        assert states[step - 1].way[row].isnan().all()
+        assert states[-1].way[row].equal(states[step].way[row])
+    states[6].save(tmp_path / "state.safetensors")
+    rest = l0_search(model, sample, shared, along, 3, state=State.load(tmp_path / "state.safetensors"))
+    assert rest.masks == found.masks

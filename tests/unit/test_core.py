@@ -11,7 +11,7 @@ from scipy.stats import hypergeom, spearmanr
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
 from corewood.analyse.core import core, expected_all
-from corewood.analyse.generalisation import dynamics, effective_size, full_model, spread, widest_pair
+from corewood.analyse.generalisation import dynamics, full_model, spread, widest_pair
 from corewood.analyse.heads import agreement, frequencies, rank_correlations
 from corewood.errors import InputError
 from corewood.model.mask import Mask
@@ -158,25 +158,6 @@ def test_the_full_model_is_the_one_that_was_pruned() -> None:
     assert set(full_model(pd.concat([early, late]))["value"]) == {0.99, 1.0}
     holes = pd.concat([early, late[late["subnetwork"] != "full"]])  # its own evaluation failed
     assert full_model(holes).empty
-
-
-def test_effective_size_in_both_orders() -> None:
-    table = accuracy_rows(
-        {
-            (0.3, 0): {"in": 0.95, "hard": 0.99},
-            (0.3, 1): {"in": 0.95, "hard": 0.91},
-            (0.6, 0): {"in": 0.94, "hard": 0.98},
-            (0.6, 1): {"in": 0.93, "hard": 0.10},
-        },
-        {"in": 0.95, "hard": 0.97},
-    )
-    first = effective_size(table).set_index("case")["effective_size"]
-    assert first["hard"] == pytest.approx(0.7)  # mean accuracies: 0.95 at 30 %, 0.54 at 60 %
-    assert first["all"] == pytest.approx(0.4)
-    seeds = effective_size(table, order="seeds").set_index("case")["effective_size"]
-    assert seeds["hard"] == pytest.approx((0.4 + 1.0) / 2)  # the second seed has none
-    with pytest.raises(InputError, match="choose 'accuracies'"):
-        effective_size(table, order="both")
 
 
 def test_dynamics_are_the_full_model_alone() -> None:

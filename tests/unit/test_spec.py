@@ -135,3 +135,56 @@ def test_a_sparsity_that_leaves_no_unit_is_refused() -> None:
     assert kept_units(78, 0.98) == 2
     with pytest.raises(InputError, match=r"leaves none; the largest possible is 0\.9872"):
         kept_units(78, 0.999)
+
+
+PRESETS = (
+    GOOD
+    + """
+presets:
+  small: {search.seeds: 2, model.max_length: 32}
+  large: {search: {sparsity: [0.3, 0.6]}}
+"""
+)
+
+
+def test_presets_apply_in_order_and_before_changes() -> None:
+    spec = parse_study(PRESETS, "mine.yaml", ["search.seeds=4"], ["large", "small"])
+    assert spec.search.sparsity == (0.3, 0.6)
+    assert spec.search.seed_list == (0, 1, 2, 3)
+    assert spec.model.max_length == 32
+    assert parse_study(PRESETS, "mine.yaml").search.sparsity == (0.5,)
+    with pytest.raises(InputError, match=r"no preset 'smal'. Did you mean 'small'\?"):
+        parse_study(PRESETS, "mine.yaml", None, ["smal"])
+    with pytest.raises(InputError, match="It has none"):
+        parse_study(GOOD, "mine.yaml", None, ["small"])
+    assert "presets: must be a mapping" in mistakes(GOOD + "presets: [a]\n")
+
+
+def test_a_path_is_one_search_with_the_others_on_the_way() -> None:
+    spec = SearchSpec(sparsity=(0.6, 0.2, 0.4), path=True)
+    (run,) = spec.runs()
+    assert run.targets == (0.2, 0.4, 0.6)
+    assert [r.targets for r in SearchSpec(sparsity=(0.6, 0.2)).runs()] == [(0.6,), (0.2,)]
+    with pytest.raises(ValueError, match="exact size"):
+        SearchSpec(sparsity=(0.6, 0.2), path=True, preset="paper")
+    with pytest.raises(ValueError, match="path stands beside settings"):
+        SearchSpec(sparsity=0.5, settings={"path": [0.2]})
+
+
+def test_a_grid_needs_checkpoints_that_are_kept() -> None:
+    grid = GOOD.replace("task:", "task:\n  train: {path: t.csv, text: [a, b]}")
+    grid += "fine_tune: {steps: 20, checkpoints: [5, 10]}\neffective_size: {sparsity: [0.2], checkpoints: [5, 15]}\n"
+    assert "effective_size.checkpoints: step 15 is not kept; kept are 5, 10, 20. Add it to fine_tune.checkpoints" in mistakes(
+        grid
+    )
+    assert parse_study(grid.replace("[5, 15]", "[5, 20]"), "mine.yaml").effective_size is not None
+    assert "effective_size.sparsity" in mistakes(grid.replace("[0.2]", "[1.2]"))
+
+
+def test_every_study_of_the_project_is_valid_with_every_preset() -> None:
+    import yaml
+
+    for path in sorted((ROOT / "studies").glob("*.yaml")):
+        presets = list((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("presets", {}))
+        for chosen in [[], *([p] for p in presets), presets]:
+            assert read_study(path, None, chosen).title

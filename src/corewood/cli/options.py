@@ -13,6 +13,10 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: key=value, for instance search.seeds=12. May be given often."),
 ]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option("--preset", help="Apply a preset of the study file, before --set. May be given often."),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),

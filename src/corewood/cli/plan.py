@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corewood.cli.options import STORE, Changes, StoreFolder, Study, Workers
+from corewood.cli.options import STORE, Changes, Presets, StoreFolder, Study, Workers
 
 NAME = "plan"
 
@@ -12,9 +12,11 @@ NAME = "plan"
 def command(
     study: Study,
     store: StoreFolder = STORE,
+    preset: Presets = None,
     change: Changes = None,
     workers: Workers = None,
     every: Annotated[bool, typer.Option("--jobs", help="List every job.")] = False,
+    measure: Annotated[bool, typer.Option(help="Run a few steps of the model to estimate the time.")] = True,
 ) -> None:
     """Show what a study will do: its jobs, what is done, what is missing, what it will cost. Nothing is written."""
     from rich.console import Console
@@ -22,12 +24,13 @@ def command(
 
     from corewood.cli.progress import KIND_NAMES, kinds, say_mapping, span
     from corewood.store.store import Store
+    from corewood.study.cost import estimate
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
-    from corewood.study.run import estimate, state_of
+    from corewood.study.run import state_of
     from corewood.study_file import read_study
 
-    spec = read_study(study, change)
+    spec = read_study(study, change, preset)
     results = Store(store)
     plan = make_plan(spec, study.parent)
     states = state_of(plan, results)
@@ -53,10 +56,16 @@ def command(
     if not missing:
         console.print("Everything is done: running it again computes nothing.")
         return
-    seconds = estimate(missing, results, workers or cores())
-    cost = (
-        f"about {span(seconds)}, judging by earlier jobs in this store"
-        if seconds is not None
-        else "no timing in this store yet"
+    if not measure:
+        console.print(f"{len(missing)} of {len(plan.jobs)} jobs to do.")
+        return
+    many = workers or cores()
+    with console.status("Measuring a few steps"):
+        cost = estimate(plan, missing, many)
+    console.print(
+        f"{len(missing)} of {len(plan.jobs)} jobs to do: about {span(cost.seconds)} with {many} workers on this machine."
     )
-    console.print(f"{len(missing)} of {len(plan.jobs)} jobs to do: {cost}.")
+    steps = [f"search {1000 * cost.search:.1f}", *(f"forward on {n} {1000 * v:.1f}" for n, v in cost.forward.items())]
+    if cost.train is not None:
+        steps.insert(0, f"fine-tune {1000 * cost.train:.1f}")
+    console.print(f"Measured just now, in milliseconds per example: {', '.join(steps)}.", style="dim")

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import typer
 
-from corewood.cli.options import STORE, Changes, Out, StoreFolder, Study
+from corewood.cli.options import STORE, Changes, Out, Presets, StoreFolder, Study
 
 NAME = "report"
 
 
-def command(study: Study, store: StoreFolder = STORE, change: Changes = None, out: Out = None) -> None:
+def command(study: Study, store: StoreFolder = STORE, preset: Presets = None, change: Changes = None, out: Out = None) -> None:
     """Write the report of a study from what is done: report.html, figures (SVG, PDF, PNG), tables (Parquet, CSV)."""
     from corewood.cli.progress import listener
     from corewood.store.store import Store
     from corewood.study.run import deliver, report_study
     from corewood.study_file import read_study
 
-    spec = read_study(study, change)
+    spec = read_study(study, change, preset)
     with listener() as show:
         outcome = report_study(spec, study.parent, Store(store), show)
     page = deliver(outcome.report, out or Path(f"{spec.name}-report"))

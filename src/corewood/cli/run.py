@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from corewood.cli.options import STORE, Changes, Out, StoreFolder, Study, Workers
+from corewood.cli.options import STORE, Changes, Out, Presets, StoreFolder, Study, Workers
 
 if TYPE_CHECKING:
     from corewood.spec import StudySpec
@@ -14,11 +14,18 @@ if TYPE_CHECKING:
 NAME = "run"
 
 
-def command(study: Study, store: StoreFolder = STORE, change: Changes = None, workers: Workers = None, out: Out = None) -> None:
+def command(
+    study: Study,
+    store: StoreFolder = STORE,
+    preset: Presets = None,
+    change: Changes = None,
+    workers: Workers = None,
+    out: Out = None,
+) -> None:
     """Run a study, or go on with one that was stopped."""
     from corewood.study_file import read_study
 
-    run(read_study(study, change), study.parent, store, workers, out)
+    run(read_study(study, change, preset), study.parent, store, workers, out)
 
 
 def run(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path | None) -> None:

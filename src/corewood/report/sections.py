@@ -202,7 +202,8 @@ SECTIONS: dict[str, tuple[Item, ...]] = {
         chart(
             "attention",
             "Where attention goes",
-            "Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to all it sees.",
+            "Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to "
+            "all it sees.",
             attention_chart,
         ),
         table(

@@ -166,7 +166,7 @@ def ablation_point(tables: Tables) -> list[str]:
     core, outside = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["units"] == OUTSIDE]
     if core.empty or outside.empty:
         return []
-    worst = core.loc[core["change"].idxmin()]
+    worst = largest(core, -core["change"])
     average = outside[outside["where"] == worst["where"]].iloc[0]
     return [
         f"Removing one head of the core from the full model costs up to {-worst['change']:.1f} points on {worst['where']} "

@@ -58,17 +58,23 @@ class Outcome:
 
 def state_of(plan: Plan, store: Store) -> dict[str, str]:
     """Key -> done, missing, 'damaged: ...' or 'failed: ...'."""
-    states = {}
-    for job in plan.jobs:
-        if store.has(job.kind, job.key):
-            damage = store.damage(job.kind, job.key)
-            states[job.key] = f"damaged: {damage}" if damage else "done"
-        elif store.folder(job.kind, job.key).exists():
-            states[job.key] = "damaged: meta.json is missing"
-        else:
-            failure = store.failure(job.key)
-            states[job.key] = f"failed: {failure}" if failure else "missing"
-    return states
+    return {job.key: state_of_job(job, store) for job in plan.jobs}
+
+
+def state_of_job(job: Job, store: Store) -> str:
+    if store.has(job.kind, job.key):
+        damage = store.damage(job.kind, job.key)
+        return f"damaged: {damage}" if damage else "done"
+    if store.folder(job.kind, job.key).exists():
+        return "damaged: meta.json is missing"
+    failure = store.failure(job.key)
+    return f"failed: {failure}" if failure else "missing"
+
+
+def holes_of(plan: Plan, store: Store) -> dict[str, str]:
+    """Title -> why there is no result, for what is not done."""
+    states = {job.title: state_of_job(job, store) for job in plan.jobs}
+    return {title: "not run yet" if state == "missing" else state for title, state in states.items() if state != "done"}
 
 
 def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
@@ -113,9 +119,7 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
     """The report of what is done, without running anything."""
     started = time.monotonic()
     plan = make_plan(spec, base)
-    states = state_of(plan, store)
-    holes = {job.title: states[job.key] for job in plan.jobs if states[job.key] != "done"}
-    holes = {title: "not run yet" if state == "missing" else state for title, state in holes.items()}
+    holes = holes_of(plan, store)
     if len(holes) == len(plan.jobs):
         raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
     return finish(plan, store, holes, listener or Silent(), started, 0)
@@ -129,21 +133,6 @@ def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener
     tables = stored_tables(tables_job, plan, store, reasons, listener)
     report = stored_report(tables_job, plan, store, tables, listener)
     return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
-
-
-def estimate(jobs: Sequence[Job], store: Store, workers: int) -> float | None:
-    """Seconds these jobs may take, from what jobs of their kinds took in this store; None without such jobs."""
-    total = 0.0
-    for kind in {job.kind for job in jobs}:
-        folders = sorted((store.root / "entries" / kind).glob("*"))[:50]
-        metas = [store.get(kind, f.name).meta for f in folders if not store.damage(kind, f.name)]
-        work = sum(m.get("work", 0) for m in metas)
-        if not work:
-            return None
-        pace = sum(m.get("seconds", 0.0) for m in metas) / work
-        alone = 1 if kind == "fine_tune" else workers
-        total += sum(job.work for job in jobs if job.kind == kind) * pace / alone
-    return total
 
 
 def store_data(plan: Plan, name: str, job: Job, store: Store, listener: Listener) -> None:

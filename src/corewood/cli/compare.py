@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corewood.cli.options import STORE, StoreFolder
+
+NAME = "compare"
+
+
+def command(
+    one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],
+    other: Annotated[Path, typer.Argument(help="Another, with datasets of the same names.", show_default=False)],
+    store: StoreFolder = STORE,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write the table to this CSV file, which must not exist.")
+    ] = None,
+) -> None:
+    """Put two studies beside each other: full models case by case with an interval, and the means of their subnetworks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from corewood.errors import InputError
+    from corewood.store.store import Store
+    from corewood.study.compare import compare
+    from corewood.study_file import read_study
+
+    specs = read_study(one), read_study(other)
+    table = compare(*specs, (one.parent, other.parent), Store(store))
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    extra = [c for c in table.columns if " at " in c]
+    names = [c.replace("one", specs[0].name).replace("other", specs[1].name) for c in ("one", "other", *extra)]
+    for heading in ("dataset", "case", *names[:2], "difference, points", *names[2:]):
+        shown.add_column(heading, justify="left" if heading in ("dataset", "case") else "right")
+    for row in table.to_dict("records"):
+        points = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+        cells = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [points] + [f"{100 * row[c]:.1f}" for c in extra]
+        shown.add_row(row["dataset"], row["case"], *cells)
+    Console(highlight=False).print(shown)
+    if out is not None:
+        if out.exists():
+            raise InputError(f"{out}: exists already; choose another name for --out")
+        table.to_csv(out, index=False, lineterminator="\n")
+        typer.echo(f"Table: {out}")

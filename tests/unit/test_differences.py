@@ -1,0 +1,135 @@
+"""Paired tests, variance, ablation tables: against statsmodels and formulas by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
+
+from corewood.analyse.ablation import OUTSIDE, ablation_rows, paired_interval
+from corewood.analyse.behaviour import core_against_rest, mostly
+from corewood.analyse.differences import corrected, mcnemar, pair_tests, size_effect, variance_split
+
+
+def test_mcnemar_equals_statsmodels() -> None:
+    rng = np.random.default_rng(0)
+    for shift in (0.0, 0.1, 0.3):
+        one, other = rng.random(200) < 0.6, rng.random(200) < 0.6 + shift
+        both = [[(one & other).sum(), (one & ~other).sum()], [(~one & other).sum(), (~one & ~other).sum()]]
+        b, c, p = mcnemar(one, other)
+        assert (b, c) == (both[0][1], both[1][0])
+        assert p == pytest.approx(statsmodels_mcnemar(both, exact=True).pvalue)
+    assert mcnemar(one, one) == (0, 0, 1.0)
+
+
+def test_holm_by_hand() -> None:
+    table = corrected(pd.DataFrame({"p": [0.01, 0.04, 0.02]}))
+    assert table["p_holm"].tolist() == pytest.approx([0.03, 0.04, 0.04])
+    assert table["real"].tolist() == [True, True, True]
+    assert corrected(pd.DataFrame({"p": [0.03, 0.04]}))["real"].tolist() == [False, False]
+
+
+def test_pairs_name_who_is_better() -> None:
+    right = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 1, 0]], bool)
+    found = pair_tests(right, ["x", "y", "z"]).set_index(["one", "other"])
+    assert found.loc[("x", "y"), "difference"] == 0.75
+    assert found.loc[("y", "z"), ["only_one", "only_other"]].tolist() == [0, 2]
+
+
+def test_variance_split_equals_a_two_way_anova() -> None:
+    rng = np.random.default_rng(1)
+    ability = np.array([0.4, 0.5, 0.6, 0.7])[:, None]
+    right = rng.random((4, 300)) < ability + 0.2 * rng.standard_normal(300)
+    long = pd.DataFrame(
+        [(s, e, float(right[s, e])) for s in range(4) for e in range(300)], columns=["network", "example", "right"]
+    )
+    fit = anova_lm(ols("right ~ C(network) + C(example)", long).fit())
+    found = variance_split(right)
+    assert found["noise_std"] ** 2 == pytest.approx(fit.loc["Residual", "mean_sq"] / 300)
+    assert found["std"] ** 2 == pytest.approx(fit.loc["C(network)", "mean_sq"] / 300)
+    assert found["true_std"] ** 2 == pytest.approx(found["std"] ** 2 - found["noise_std"] ** 2)
+    assert found["q_p"] < 1e-6
+
+
+def test_equal_subnetworks_differ_by_noise_alone() -> None:
+    rng = np.random.default_rng(2)
+    shares = [variance_split(rng.random((6, 400)) < 0.5)["noise_share"] for _ in range(40)]
+    assert np.mean(shares) > 0.75
+    same = variance_split(np.ones((3, 10), bool))
+    assert same["std"] == 0
+    assert np.isnan(same["noise_share"])
+    assert same["q_p"] == 1
+
+
+def test_size_effect_only_where_sizes_differ() -> None:
+    found = size_effect(np.array([0.1, 0.2, 0.4]), np.array([0.5, 0.6, 0.7]))
+    assert found["rho"] == 1
+    assert found["explained"] == pytest.approx(np.corrcoef([0.1, 0.2, 0.4], [0.5, 0.6, 0.7])[0, 1] ** 2)
+    assert np.isnan(size_effect(np.array([0.1, 0.2, 0.4]), np.array([0.5, 0.5, 0.5]))["rho"])
+
+
+def test_the_paired_interval_is_bonett_and_prices() -> None:
+    b, c, n = 12, 30, 200  # right without the unit only, right with it only
+    differences = np.r_[np.ones(b), -np.ones(c), np.zeros(n - b - c)]
+    p12, p21 = (b + 1) / (n + 2), (c + 1) / (n + 2)
+    half = 1.959964 * np.sqrt((p12 + p21 - (p12 - p21) ** 2) / (n + 2))
+    assert paired_interval(differences) == pytest.approx((p12 - p21 - half, p12 - p21 + half), abs=1e-6)
+    low, high = paired_interval(np.zeros(50))
+    assert low < 0 < high
+
+
+def test_the_interval_covers_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    inside = 0
+    for _ in range(600):
+        kinds = rng.choice([1, -1, 0], 120, p=[0.05, 0.15, 0.8])
+        low, high = paired_interval(kinds)
+        inside += low <= -0.1 <= high
+    assert 0.92 < inside / 600 < 0.98
+
+
+def test_ablation_rows_by_hand() -> None:
+    full = np.array([1, 1, 1, 1, 0, 1], bool)
+    right = {
+        ("L0.H0",): np.array([1, 1, 1, 0, 0, 1], bool),
+        ("L0.H1",): np.array([1, 1, 0, 1, 0, 1], bool),
+        ("L1.H0",): np.array([1, 1, 1, 1, 1, 1], bool),
+        ("L0.MLP",): np.array([0, 0, 0, 0, 0, 0], bool),
+        ("L0.H0", "L0.H1"): np.array([0, 0, 0, 0, 0, 1], bool),
+    }
+    cases = [("all", "", np.ones(6, bool)), ("c", "g", np.array([1, 1, 1, 0, 0, 0], bool))]
+    table = ablation_rows(full, right, cases, core=["L0.H0"]).set_index(["units", "case"])
+    assert table.loc[("L0.H0", "all"), "change"] == pytest.approx(-1 / 6)
+    assert table.loc[("L0.H0", "c"), "change"] == 0
+    pair = table.loc[("L0.H0 + L0.H1", "all")]
+    assert pair["change"] == pytest.approx(-4 / 6)
+    assert pair["interaction"] == pytest.approx(-4 / 6 - (-1 / 6 - 1 / 6))
+    beyond = np.array([-1, -1, 0, 0, 0, 0], float)  # joint minus singles, example by example
+    assert (pair["interaction_low"], pair["interaction_high"]) == pytest.approx(paired_interval(beyond))
+    outside = table.loc[(OUTSIDE, "all")]  # L0.H1 and L1.H0; no MLP, no core head
+    assert outside["change"] == pytest.approx((-1 / 6 + 1 / 6) / 2)
+    assert table.loc[("L0.MLP", "all"), "kind"] == "mlp"
+    assert bool(table.loc[("L0.H0", "all"), "core"])
+    assert not bool(pair["core"])
+    assert np.isnan(table.loc[("L0.H0", "all"), "interaction"])
+
+
+def test_core_against_rest_and_what_heads_mostly_do() -> None:
+    scores = pd.DataFrame(
+        [
+            {"layer": 0, "head": h, "kind": kind, "mean": mean, "low": 0, "high": 1, "uniform": 0.1, "examples": 5}
+            for h in range(4)
+            for kind, mean in (("previous", 0.9 if h == 0 else 0.1), ("next", 0.2 + 0.1 * h))
+        ]
+    )
+    found = core_against_rest(scores, ["L0.H0"]).set_index("kind")
+    assert found.loc["previous", "delta"] == 1  # above every other head
+    assert found.loc["next", "delta"] == -1
+    assert found.loc["next", "rest"] == pytest.approx(0.4)
+    does = mostly(scores).set_index("unit")["does"]
+    assert does["L0.H0"] == "previous"
+    assert does["L0.H1"] == "next"  # 0.3 against 0.1
+    assert mostly(scores.assign(mean=0.15)).iloc[0]["does"] == "spread out"
