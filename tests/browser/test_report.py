@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
-    return small.run(small.write_study(folder), folder / "store").report
+    return small.run(small.write_study(folder, **small.EVERYTHING), folder / "store").report
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
     assert requests == [f"file://{report / 'report.html'}"]
     assert console == []
     names = [p.stem for p in sorted((report / "figures").glob("*.svg"))]
-    assert page.locator(".chart").count() == len(names) == 8
+    assert page.locator(".chart").count() == len(names) == 18
     for name in names:
         chart = f"#chart-{name} svg.marks"
         marks = page.locator(", ".join(f"{chart} .mark-{kind} path" for kind in ("symbol", "rect", "line")))
@@ -80,19 +80,19 @@ def test_points_have_tooltips(opened: tuple[Page, list[str], list[str]]) -> None
 
 def test_the_table_sorts_by_a_click(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
-    heading = page.locator("table.sortable th", has_text="in domain")
+    heading = page.locator("#subnetworks table.sortable th", has_text="in domain")
     column = heading.evaluate("th => th.cellIndex + 1")
 
     def values() -> list[float]:
-        cells = page.locator(f"table.sortable tbody tr td:nth-child({column})")
+        cells = page.locator(f"#subnetworks table.sortable tbody tr td:nth-child({column})")
         return [float(c.get_attribute("data-value") or "nan") for c in cells.all()]
 
     heading.click()
     assert values() == sorted(values(), reverse=True)
     heading.click()
     assert values() == sorted(values())
-    page.locator("table.sortable th", has_text="subnetwork").click()
-    names = page.locator("table.sortable tbody tr td:first-child").all_inner_texts()
+    page.locator("#subnetworks table.sortable th", has_text="subnetwork").click()
+    names = page.locator("#subnetworks table.sortable tbody tr td:first-child").all_inner_texts()
     assert names[0].startswith("l0-70")
 
 

@@ -18,14 +18,12 @@ import pandas as pd
 import psutil
 import pytest
 import small
-import tiny
 import torch
 
 from corewood.data.task import Split
 from corewood.evaluate.metrics import wilson
 from corewood.model.gates import gated
 from corewood.model.load import load
-from corewood.model.mask import Mask
 from corewood.store.store import Store
 from corewood.study import jobs
 from corewood.study.engines import Event, Workers
@@ -60,7 +58,7 @@ def test_tables_say_what_the_parts_say(study: Path, whole: Outcome) -> None:
     assert row.search is not None
     tuned = store.get(*row.search.inputs["fine_tune"])
     model = load(str(tuned.path("step-30")), tokenizer=str(tuned.path("tokenizer")))
-    mask = Mask.load(store.get("search", row.search.key).path("mask.safetensors"))
+    (mask,) = jobs.read_masks(store.get("search", row.search.key))
     means = jobs.read_reference(store.get(*row.search.inputs["reference"]))[1].means
     split: Split = plan.splits["cases"]
     right = []
@@ -294,7 +292,7 @@ def test_a_damaged_entry_is_found_said_and_made_again(study: Path, whole: Outcom
 
 def test_a_report_leaves_damaged_entries_out(study: Path, whole: Outcome, copied: Path) -> None:
     job = next(j for j in whole.plan.jobs if j.title == "search 70 % seed 1")
-    (copied / "entries" / "search" / job.key / "mask.safetensors").write_bytes(b"half")
+    (copied / "entries" / "search" / job.key / "masks.safetensors").write_bytes(b"half")
     found = report_study(small.spec_of(study), study.parent, Store(copied))
     assert "does not match its checksum" in found.holes["search 70 % seed 1"]
     assert "l0-70-s1" not in set(found.tables["accuracy"]["subnetwork"])
@@ -377,15 +375,6 @@ def test_an_audit_without_fine_tuning_and_without_training_data(study: Path, tmp
     assert "dynamics" not in found.tables
     assert any("no task.train" in note for note in found.plan.notes)
     assert "no challenge set was given" in (found.report / "report.html").read_text()
-
-
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_decoders_run_from_end_to_end(tmp_path: Path, family: str) -> None:
-    tiny.checkpoint(tmp_path / "study" / "model", family)
-    short = {"sparsity": 0.5, "seeds": 1, "settings": {"steps": 3, "batch": 8}}
-    path = small.write_study(tmp_path / "study", fine_tune={"steps": 5, "batch": 8}, search=short)
-    found = small.run(path, tmp_path / "store")
-    assert found.complete
 
 
 def test_a_report_of_what_is_done_so_far(study: Path, whole: Outcome) -> None:

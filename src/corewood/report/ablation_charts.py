@@ -18,8 +18,8 @@ def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
     focused = set(ablation.loc[ablation["case"] == "focus", "dataset"])
     wanted = ablation["case"].where(~ablation["dataset"].isin(focused), "focus").isin(["all", "focus"])
     rows = ablation[wanted & ((ablation["case"] == "focus") | ~ablation["dataset"].isin(focused))].copy()
-    rows["where"] = rows["dataset"].where(rows["domain"] == "challenge", "in domain")
-    rows.loc[rows["case"] == "focus", "where"] += ": cases in focus"
+    rows["where"] = ("on " + rows["dataset"]).where(rows["domain"] == "challenge", "in domain")
+    rows.loc[rows["case"] == "focus", "where"] += ", cases in focus"
     for column in ("change", "low", "high", "interaction", "interaction_low", "interaction_high"):
         rows[column] = 100 * rows[column]
     return rows

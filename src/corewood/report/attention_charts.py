@@ -86,5 +86,5 @@ def maps_chart(tables: Tables) -> Any:
             )
         case = str(example["case"].iloc[0])
         grid = alt.vconcat(*[alt.hconcat(*panels[i : i + 3]) for i in range(0, len(panels), 3)])
-        rows.append(grid.properties(title=case) if case else grid)
+        rows.append(grid.properties(title=f"“{case}”") if case else grid)
     return alt.vconcat(*rows) if rows else None

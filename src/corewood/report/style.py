@@ -1,7 +1,7 @@
 """What all charts share: colours, scales, and the names of rows.
 
 Orders are given as scale domains, never as `sort` lists: Vega-Lite turns those into expressions, where a case that is
-called "if" is read as a function.
+called "if" is read as a function. For the same reason a case never stands alone as a title, but in quotation marks.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def effective_size_chart(tables: Tables) -> Any:
     table["note"] = table["note"].str.removeprefix("; ").replace("", "inside the grid")
     table["clear"] = table["note"].isin(["inside the grid", "a larger one is not faithful"])
     columns = ["checkpoint", "set", "effective_size", "std", "full", "seeds", "holes", "note", "clear"]
-    base = alt.Chart(table[columns]).encode(
+    encoding = dict(
         x=alt.X("checkpoint:Q", title="fine-tuning step"),
         y=share_axis(alt.Y, "effective_size", "effective size: share of units kept"),
         color=alt.Color("set:N", title=None, scale=alt.Scale(domain=sets, range=[INK, *LINES[1:]])),
@@ -69,9 +69,10 @@ def effective_size_chart(tables: Tables) -> Any:
             alt.Tooltip("holes:Q", title="runs missing"),
         ],
     )
-    sure = base.transform_filter(alt.datum.clear).mark_point(filled=True, size=70)
-    unsure = base.transform_filter(~alt.datum.clear).mark_point(filled=False, size=70, strokeWidth=2)
-    return (base.mark_line(strokeWidth=2) + sure + unsure).properties(width=560, height=280)
+    layers = [alt.Chart(table[columns]).mark_line(strokeWidth=2).encode(**encoding)]
+    for clear, part in table[columns].groupby("clear"):
+        layers.append(alt.Chart(part).mark_point(filled=bool(clear), size=70, strokeWidth=2).encode(**encoding))
+    return alt.layer(*layers).properties(width=560, height=280)
 
 
 def core_over_training_chart(tables: Tables) -> Any:

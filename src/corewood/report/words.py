@@ -169,7 +169,7 @@ def ablation_point(tables: Tables) -> list[str]:
     worst = largest(core, -core["change"])
     average = outside[outside["where"] == worst["where"]].iloc[0]
     return [
-        f"Removing one head of the core from the full model costs up to {-worst['change']:.1f} points on {worst['where']} "
+        f"Removing one head of the core from the full model costs up to {-worst['change']:.1f} points {worst['where']} "
         f"({worst['units']}); the heads outside the core cost {-average['change']:.1f} on average."
     ]
 

@@ -110,7 +110,7 @@ class Workers:
                         threads_per_worker=1,
                         processes=True,
                         memory_limit=None,
-                        dashboard_address=None,
+                        dashboard_address="127.0.0.1:0",  # a free port, so that two runs on one machine do not meet
                         host="127.0.0.1",
                         silence_logs=logging.CRITICAL,
                     )

@@ -1,0 +1,292 @@
+"""Everything the Heuristic Core reports, from one study file: each table against a second source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+import tiny
+import torch
+from scipy.stats import spearmanr
+
+from corewood.analyse.ablation import OUTSIDE
+from corewood.analyse.effective import effective_size
+from corewood.data.encode import encode
+from corewood.data.labels import fold_classes
+from corewood.data.read import drawn
+from corewood.errors import InputError
+from corewood.evaluate.ablate import without
+from corewood.model.gates import gated
+from corewood.model.load import Model, load
+from corewood.store.store import Store
+from corewood.study import jobs
+from corewood.study.compare import compare
+from corewood.study.cost import estimate
+from corewood.study.plan import make_plan
+from corewood.study.run import Outcome
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.write_study(tmp_path_factory.mktemp("study"), **small.EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return small.run(study, tmp_path_factory.mktemp("whole") / "store")
+
+
+def store_of(outcome: Outcome) -> Store:
+    return Store(outcome.report.parents[2])
+
+
+def last_model(outcome: Outcome) -> tuple[Model, Any]:
+    """The checkpoint that was pruned, and the means of its units."""
+    store = store_of(outcome)
+    row = next(r for r in outcome.plan.subnetworks if r.block == "search")
+    assert row.search is not None
+    tuned = store.get(*row.search.inputs["fine_tune"])
+    means = jobs.read_reference(store.get(*row.search.inputs["reference"]))[1].means
+    return load(str(tuned.path("step-30")), tokenizer=str(tuned.path("tokenizer"))), means
+
+
+def test_every_table_is_there_and_none_without_being_asked(whole: Outcome, tmp_path: Path) -> None:
+    asked = {
+        "effective_size",
+        "core_over_training",
+        "ablation",
+        "ablated_values",
+        "attention",
+        "attention_core",
+        "attention_maps",
+    }
+    assert whole.complete
+    assert asked <= set(whole.tables)
+    plain = small.run(small.write_study(tmp_path / "plain"), tmp_path / "store")
+    assert not asked & set(plain.tables)
+    page = (plain.report / "report.html").read_text(encoding="utf-8")
+    full = (whole.report / "report.html").read_text(encoding="utf-8")
+    parts = ["subnetworks-part", "heads-and-core-part", "training-part", "ablations-part", "attention-part", "searches-part"]
+    places = [full.index(f'id="{part}"') for part in parts]
+    assert places == sorted(places)
+    for part in ("ablations-part", "attention-part"):
+        assert f'id="{part}"' not in page
+    assert "effective-size" not in page
+    assert len(full) < 5e6
+
+
+def test_ablations_equal_a_loop_over_whole_models(whole: Outcome) -> None:
+    model, means = last_model(whole)
+    table = whole.tables["ablation"].set_index(["units", "dataset", "case"])
+    assert len(table.loc[(slice(None), "cases", "all"), :].query("kind in ('head', 'mlp')")) == len(model.units) == 10
+    split = whole.plan.splits["cases"]
+    examples = encode(split, model.tokenizer, model.max_length)
+    fold = fold_classes(model.labels, split)
+
+    @torch.inference_mode()
+    def right(closed: list[str], inside: np.ndarray) -> np.ndarray:
+        with gated(model, without(model.units, closed), "mean", means):
+            logits = [model.net(**examples.batch(np.array([i]))).logits[0].numpy() for i in np.flatnonzero(inside)]
+        return np.asarray(fold[np.stack(logits).argmax(-1)] == split.gold[inside])
+
+    used = np.zeros(len(split), bool)
+    used[drawn(split.frame, 40, 0)] = True
+    case = used & (split.frame["case"] == "if").to_numpy()
+    for name, inside in (("all", used), ("if", case)):
+        full, one, other = right([], inside), right(["L0.H1"], inside), right(["L1.H2"], inside)
+        both = right(["L0.H1", "L1.H2"], inside)
+        row = table.loc[("L0.H1 + L1.H2", "cases", name)]
+        assert row["n"] == inside.sum() > 1
+        assert row["full"] == full.mean()
+        assert row["change"] == pytest.approx(both.mean() - full.mean())
+        assert row["interaction"] == pytest.approx(both.mean() - one.mean() - other.mean() + full.mean())
+        assert table.loc[("L0.H1", "cases", name), "value"] == pytest.approx(one.mean())
+
+
+def test_the_average_outside_the_core_and_the_pairs_of_it(whole: Outcome) -> None:
+    table = whole.tables["ablation"]
+    members = str(whole.tables["core"].iloc[-1]["members"]).split()
+    rows = table[(table["dataset"] == "cases") & (table["case"] == "focus")]
+    heads = rows[rows["kind"] == "head"]
+    outside = heads[~heads["units"].isin(members)]
+    assert rows.set_index("units").loc[OUTSIDE, "change"] == pytest.approx(outside["change"].mean())
+    pairs = rows[(rows["kind"] == "set") & rows["core"] & (rows["size"] == 2)]
+    assert len(pairs) == len(members) * (len(members) - 1) // 2
+    assert pairs["interaction"].notna().all()
+
+
+def test_effective_size_equals_the_function_on_the_accuracy_table(whole: Outcome) -> None:
+    table = whole.tables["effective_size"]
+    assert set(table["checkpoint"]) == {0, 10, 30}
+    assert table["nested"].all()
+    rows = whole.tables["accuracy"]
+    rows = rows[rows["block"].isin(["full", "effective_size"])]
+    mine = effective_size(rows, order="seeds", focus=["swap", "if"]).set_index(["checkpoint", "set"])
+    theirs = table[(table["order"] == "seeds") & ~table["two_sided"]].set_index(["checkpoint", "set"])
+    pd.testing.assert_series_equal(mine["effective_size"], theirs["effective_size"])
+    one = rows[(rows["checkpoint"] == 10) & (rows["dataset"] == "validation") & (rows["seed"] == 0)]
+    full = one.loc[one["target"] == 0, "value"].iloc[0]
+    faithful = one.loc[(one["target"] > 0) & (one["value"] >= full - 0.03), "target"]
+    other = rows[(rows["checkpoint"] == 10) & (rows["dataset"] == "validation") & (rows["seed"] == 1) & (rows["target"] > 0)]
+    second = other.loc[other["value"] >= full - 0.03, "target"]
+    by_hand = np.mean([1 - max(faithful, default=0.0), 1 - max(second, default=0.0)])
+    assert theirs.loc[(10, "in domain"), "effective_size"] == pytest.approx(by_hand)
+
+
+def test_nested_masks_are_labelled_and_hold_each_other(whole: Outcome) -> None:
+    masks = whole.tables["masks"]
+    grid = masks[masks["block"] == "effective_size"]
+    assert grid["nested"].all()
+    assert not masks.loc[masks["block"] == "search", "nested"].any()
+    unit = ["layer", "kind", "index"]
+    one = grid[(grid["checkpoint"] == 10) & (grid["seed"] == 1)].pivot(index=unit, columns="target", values="kept")
+    assert (one[0.6] <= one[0.4]).all()
+    assert (one[0.4] <= one[0.2]).all()
+    assert one.sum().tolist() == [8, 6, 4]
+    for name in ("accuracy", "sizes", "differences", "variance", "effective_size", "core_over_training", "ablated_values"):
+        assert "nested" in whole.tables[name], name
+
+
+def test_ablated_values_of_the_same_masks(whole: Outcome) -> None:
+    table = whole.tables["ablated_values"]
+    assert set(table["ablate"]) == {"mean", "zero", "resample"}
+    keys = ["subnetwork", "dataset", "case"]
+    mean = table[table["ablate"] == "mean"].set_index(keys)["value"]
+    same = whole.tables["accuracy"].set_index(keys)["value"]
+    assert mean.to_dict() == same[mean.index].to_dict()
+    model, _ = last_model(whole)
+    row = next(r for r in whole.plan.subnetworks if r.name == "l0-70-s1")
+    assert row.search is not None
+    (mask,) = jobs.read_masks(store_of(whole).get("search", row.search.key))
+    split = whole.plan.splits["validation"]
+    fold = fold_classes(model.labels, split)
+    right = []
+    with torch.inference_mode(), gated(model, mask, "zero"):
+        for first, second, gold in zip(split.frame["first"], split.frame["second"], split.gold, strict=True):
+            logits = model.net(**model.tokenizer(first, second, return_tensors="pt")).logits[0]
+            right.append(fold[int(logits.argmax())] == gold)
+    zero = table[table["ablate"] == "zero"].set_index(keys)["value"]
+    assert zero["l0-70-s1", "validation", "all"] == pytest.approx(np.mean(right))
+
+
+def test_core_definitions_and_ranks(whole: Outcome) -> None:
+    table = whole.tables["core"].set_index("definition")
+    assert list(table.index) == ["all at 40 %", "all of the sparsest, 70 %", "in at least 75% of all", "all"]
+    masks = whole.tables["masks"].query("block == 'search' and kind == 'head'")
+    counts = masks.groupby(["layer", "index"])["kept"].sum()
+    assert table.loc["in at least 75% of all", "heads"] == (counts >= 3).sum()
+    assert table.loc["all", "heads"] == (counts == 4).sum()
+    shares = masks.groupby(["target", "layer", "index"])["kept"].mean().unstack(0)
+    row = whole.tables["rank_correlations"].iloc[0]
+    assert row["rho"] == pytest.approx(spearmanr(shares[0.4], shares[0.7])[0])
+    over = whole.tables["core_over_training"]
+    assert (over.loc[over["checkpoint"] == 30, "shared"] == over.loc[over["checkpoint"] == 30, "heads_last"]).all()
+
+
+def test_attention_tables(whole: Outcome) -> None:
+    scores, maps = whole.tables["attention"], whole.tables["attention_maps"]
+    assert len(scores.drop_duplicates("unit")) == 8
+    members = set(str(whole.tables["core"].iloc[-1]["members"]).split())
+    assert set(scores.loc[scores["core"], "unit"]) == set(maps["unit"]) == members
+    assert list(dict.fromkeys(maps["case"])) == ["swap", "if", ""]  # those in focus, then the study's own text
+    assert "baker" in set(maps.loc[maps["example"] == 2, "query_word"])
+    head = maps[(maps["example"] == 0) & (maps["unit"] == min(members))]
+    assert head.groupby("query")["value"].sum().max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize(("family", "padding"), [("bert", "left"), ("roberta", "right"), ("gpt2", "left"), ("llama", "right")])
+def test_models_from_end_to_end(tmp_path: Path, family: str, padding: str) -> None:
+    """Fine-tuned, searched, judged, ablated, read: whatever the family, and the side its tokenizer pads on."""
+    folder = tmp_path / "study"
+    tiny.checkpoint(folder / "model", family)
+    tokenizer = tiny.tokenizer(padding, types=family == "bert")
+    tokenizer.save_pretrained(folder / "model")
+    short = {"sparsity": [0.3, 0.5], "seeds": 2, "settings": {"steps": 3, "batch": 8}}
+    grid = {"sparsity": [0.2, 0.5], "seeds": 2, "path": True, "settings": {"steps": 3, "batch": 8}}
+    path = small.write_study(
+        folder,
+        **{**small.EVERYTHING, "effective_size": grid},
+        fine_tune={"steps": 5, "batch": 8, "checkpoints": [2]},
+        search=short,
+    )
+    found = small.run(path, tmp_path / "store")
+    assert found.complete
+    assert found.tables["effective_size"]["checkpoint"].nunique() == 2
+    assert set(found.tables["ablation"]["kind"]) >= {"head", "mlp", "set"}
+    full = found.tables["accuracy"].query("subnetwork == 'full' and checkpoint == 5 and dataset == 'validation'")
+    store = store_of(found)
+    tuned = store.get(*found.plan.full.predictions["validation"].inputs["fine_tune"])
+    model = load(str(tuned.path("step-5")), tokenizer=str(tuned.path("tokenizer")))
+    split = found.plan.splits["validation"]
+    fold = fold_classes(model.labels, split)
+    with torch.inference_mode():
+        answers = [
+            fold[int(model.net(**model.tokenizer(a, b, return_tensors="pt")).logits[0].argmax())]
+            for a, b in zip(split.frame["first"], split.frame["second"], strict=True)
+        ]
+    assert full["correct"].iloc[0] == (np.array(answers) == split.gold).sum()
+
+
+def test_a_plan_knows_its_cost_from_a_measured_step(study: Path) -> None:
+    plan = make_plan(small.spec_of(study), study.parent)
+    cost = estimate(plan, plan.jobs, 2)
+    searches = [j for j in plan.jobs if j.kind == "search"]
+    alone = estimate(plan, searches, 1)
+    assert set(cost.forward) == {"train", "validation", "cases"}
+    assert min(cost.forward.values()) > 0
+    assert alone.seconds == pytest.approx(alone.search * sum(j.work for j in searches))
+    assert len(searches) == 4 + 3 * 2  # four of the search, and one path for each checkpoint and seed
+    references = [j for j in plan.jobs if j.kind == "reference"]
+    assert len(references) == 3  # one per checkpoint, shared by its searches
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ablations": {"sets": ["L0.H0 + L2.H1"]}}, "no unit 'L2.H1'.*L0.H0 to L1.H3"),
+        ({"focus": ["swop"]}, "focus: there is no case 'swop'.*swap"),
+        ({"attention": {"dataset": "hans"}}, "attention.dataset: there is no 'hans'; the sets are train, validation, cases"),
+        ({"effective_size": {"sparsity": [0.99]}}, "leaves none"),
+    ],
+)
+def test_what_a_plan_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = small.write_study(tmp_path, **changes)
+    with pytest.raises(InputError, match=message):
+        make_plan(small.spec_of(path), tmp_path)
+
+
+def test_a_challenge_set_without_cases(tmp_path: Path) -> None:
+    task = {
+        "train": {"path": "train.csv", **small.COLUMNS},
+        "validation": {"path": "dev.jsonl", **small.COLUMNS},
+        "challenge": {"cases": {"path": "cases.parquet", **small.COLUMNS}},
+    }
+    path = small.write_study(tmp_path / "study", **{**small.EVERYTHING, "focus": [], "task": task})
+    found = small.run(path, tmp_path / "store")
+    assert found.complete
+    assert set(found.tables["accuracy"]["case"]) == {"all"}
+    assert {"in domain", "challenge", "mixed"} == set(found.tables["effective_size"]["set"])
+    with pytest.raises(InputError, match="No challenge set has cases: give it a case column"):
+        make_plan(small.spec_of(path, "focus=[swap]"), path.parent)
+
+
+def test_cases_of_one_label_are_said_to_measure_recall(whole: Outcome) -> None:
+    assert any("18 of 18 cases hold one label each; accuracy is its recall" in note for note in whole.plan.notes)
+
+
+def test_comparing_two_studies(study: Path, whole: Outcome) -> None:
+    spec, store = small.spec_of(study), store_of(whole)
+    same = compare(spec, spec, (study.parent, study.parent), store)
+    assert (same["difference"] == 0).all()
+    assert same["paired"].all()
+    assert (same["low"] < 0).all()
+    with pytest.raises(InputError, match="not evaluated yet"):
+        compare(spec, small.spec_of(study, "fine_tune.steps=12"), (study.parent, study.parent), store)
+    folded = "task.challenge.cases.fold={unknown: non-entailment}"
+    three = small.spec_of(study, "task.labels=[entailment, non-entailment, unknown]", folded)
+    with pytest.raises(InputError, match=r"count classes as labels differently \(small: .*unknown"):
+        compare(spec, three, (study.parent, study.parent), store)
