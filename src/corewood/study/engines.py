@@ -96,11 +96,11 @@ class Workers:
             "distributed.worker.daemon": False,  # a job may start processes
             "distributed.scheduler.worker-ttl": "1 hour",  # a job may hold the interpreter for minutes
             "distributed.scheduler.allowed-failures": ALLOWED_DEATHS,
+            "distributed.deploy.lost-worker-timeout": "1 hour",  # by default a worker slow to come back is given up, for good
             "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             "distributed.admin.tick.limit": "1 hour",
         }
         waiting = {job.key: job for job in jobs}
-        place = {job.key: i for i, job in enumerate(jobs)}
         count = min(self.count, len(jobs))
         with dask.config.set(settings), ExitStack() as stack:
             with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
@@ -121,11 +121,11 @@ class Workers:
             finished = as_completed(loop=client.loop, raise_errors=False)
 
             def submit_ready() -> None:
-                for job in [j for j in waiting.values() if not (set(j.needs()) & (waiting.keys() | running.keys()))]:
+                """As many as there are workers: a job that waits on a worker is blamed when another one kills it."""
+                ready = [j for j in waiting.values() if not (set(j.needs()) & (waiting.keys() | running.keys()))]
+                for job in ready[: count - len(running)]:
                     del waiting[job.key]
-                    running[job.key] = client.submit(
-                        remote, job.plain(), str(store.root), key=job.key, pure=False, priority=-place[job.key]
-                    )
+                    running[job.key] = client.submit(remote, job.plain(), str(store.root), key=job.key, pure=False)
                     finished.add(running[job.key])
 
             def block(lost: str) -> None:
