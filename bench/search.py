@@ -1,6 +1,6 @@
 """One step of the search, ours against the way the released code does it; seconds per example, one thread each.
 
-    .venv/bin/python bench/search.py [--data FOLDER] [--steps N]
+    .venv/bin/python bench/search.py [--data FOLDER] [--rounds N]
 
 The reference pads every text to 128 tokens, runs the full model in every step beside the pruned one, has dropout on,
 works in four micro-batches of 32, in float32. Both run on the same fine-tuned-shape MiniLM and the same texts; the
@@ -10,27 +10,23 @@ mnli/dev_matched.jsonl.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from common import LENGTH, arguments, minilm, texts
 
-from corewood.data.encode import Encoded, encode, shuffled
-from corewood.data.overlap import overlap
-from corewood.data.read import read_split
-from corewood.data.task import Split
+from corewood.data.encode import Encoded, shuffled
 from corewood.model.gates import Gates, gated
-from corewood.model.load import Model, load
+from corewood.model.load import Model
 from corewood.model.reference import Reference, reference
 from corewood.prune.l0 import State, frozen, sample_gates, step
-from corewood.spec import L0, SourceSpec
+from corewood.spec import L0
 
-MICRO, MICROS, PAD = 32, 4, 128
+MICRO, MICROS, PAD = 32, 4, LENGTH
 
 
 def reference_step(model: Model, sample: Encoded, indices: np.ndarray, shared: Reference, log_alpha: torch.Tensor) -> None:
@@ -61,9 +57,7 @@ def seconds(work: Callable[[np.ndarray], None], batches: list[np.ndarray]) -> fl
     return float(np.mean(sorted(times)[: max(1, len(times) // 3)]))
 
 
-def compare(name: str, model: Model, split: Split, steps: int) -> None:
-    chosen = split.frame.sample(min(len(split), 1024), random_state=0)
-    sample = encode(Split(split.name, chosen, split.labels), model.tokenizer, PAD)
+def compare(name: str, model: Model, sample: Encoded, steps: int) -> None:
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, steps=10 * steps)
     state = State.start(len(model.units), settings, 0)
@@ -83,20 +77,11 @@ def compare(name: str, model: Model, split: Split, steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--steps", type=int, default=9)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    model = load("minilm", ["entailment", "neutral", "contradiction"], new_head=True)
+    given = arguments(__doc__ or "", rounds=9)
+    model = minilm()
     print(f"{'texts':10} {'tokens':>6} {'reference':>10} {'ours':>8} {'ratio':>9}   (milliseconds per example)")
-    compare("generated", model, overlap(train=2000).train, given.steps)  # type: ignore[arg-type]
-    for name, path in (("HANS", "hans/validation.jsonl"), ("MNLI", "mnli/dev_matched.jsonl")):
-        if (given.data / path).exists():
-            source = SourceSpec(path=str(given.data / path), text=("premise", "hypothesis"))
-            compare(name, model, read_split(name, source)[0], given.steps)
-        else:
-            print(f"{name:10} not measured: no {given.data / path}")
+    for name, sample in texts(model, given.data, 1024):
+        compare(name, model, sample, given.rounds)
 
 
 if __name__ == "__main__":

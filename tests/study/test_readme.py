@@ -12,6 +12,7 @@ import small
 import tiny
 
 from corewood.data.overlap import overlap
+from corewood.study_file import parse_study
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +37,13 @@ def test_the_study_and_its_commands_work_as_printed(tmp_path: Path) -> None:
         done = small.command(*words[1:], cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "mine-report" / "report.html").exists()
+
+
+def test_the_further_lines_of_a_study_are_valid() -> None:
+    spec = parse_study(blocks("yaml")[0] + blocks("yaml")[1], "mine.yaml")
+    assert spec.effective_size is not None
+    assert spec.ablations is not None
+    assert spec.attention is not None
 
 
 def test_the_library_example_runs(tmp_path: Path) -> None:

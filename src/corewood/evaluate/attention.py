@@ -165,19 +165,22 @@ class AttentionMap:
     sentence: np.ndarray  # (word,) 0, 1 or SPECIAL
     values: np.ndarray = field(repr=False)  # (layer, head, word, word)
 
-    def head(self, layer: int, head: int) -> pd.DataFrame:
-        """The map of one head: a frame with words on both axes."""
+    def _of(self, layer: int, head: int) -> np.ndarray:
         layers, heads = self.values.shape[:2]
         if not (0 <= layer < layers and 0 <= head < heads):
             raise InputError(f"no head L{layer}.H{head}: the model has {layers} layers of {heads} heads, counted from 0")
-        return pd.DataFrame(self.values[layer, head], index=list(self.words), columns=list(self.words))
+        return np.asarray(self.values[layer, head])
+
+    def head(self, layer: int, head: int) -> pd.DataFrame:
+        """The map of one head: a frame with words on both axes."""
+        return pd.DataFrame(self._of(layer, head), index=list(self.words), columns=list(self.words))
 
     def between(self, layer: int, head: int) -> pd.DataFrame:
         """The part of a pair that crosses: from words of the first sentence to words of the second, and back, added."""
         one, other = self.sentence == 0, self.sentence == 1
         if not other.any():
             raise InputError("this example is one text: there is nothing between two")
-        whole = self.values[layer, head]
+        whole = self._of(layer, head)
         names = np.array(self.words, dtype=object)
         return pd.DataFrame(whole[np.ix_(one, other)] + whole[np.ix_(other, one)].T, names[one], names[other])
 
