@@ -59,7 +59,10 @@ def test_plan_counts_and_estimates_without_writing(
 ) -> None:
     code, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--store", "elsewhere")
     assert code == 0
-    assert "23 of 23 jobs to do: no timing in this store yet" in said
+    assert "23 of 23 jobs to do: about" in said
+    assert "milliseconds per example: fine-tune" in " ".join(said.split())
+    _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--store", "elsewhere", "--no-measure")
+    assert said.rstrip().endswith("23 of 23 jobs to do.")
     assert not (study.parent / "elsewhere").exists()
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml")
     assert "Everything is done" in said
@@ -182,7 +185,7 @@ def test_doctor_looks_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         assert word in said
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "plan", "report", "doctor"])
+@pytest.mark.parametrize("command", ["demo", "run", "plan", "report", "compare", "doctor"])
 def test_every_command_explains_itself(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

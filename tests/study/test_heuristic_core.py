@@ -290,3 +290,16 @@ def test_comparing_two_studies(study: Path, whole: Outcome) -> None:
     three = small.spec_of(study, "task.labels=[entailment, non-entailment, unknown]", folded)
     with pytest.raises(InputError, match=r"count classes as labels differently \(small: .*unknown"):
         compare(spec, three, (study.parent, study.parent), store)
+
+
+def test_the_command_compares_and_keeps_what_is_there(study: Path, whole: Outcome, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    words = ("compare", study, study, "--store", store_of(whole).root, "--out", table)
+    done = small.command(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "A: small" in done.stdout
+    assert "B - A" in done.stdout
+    assert set(pd.read_csv(table)["case"]) >= {"all", "swap", "if"}
+    again = small.command(*words, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr

@@ -29,16 +29,24 @@ def command(
 
     specs = read_study(one), read_study(other)
     table = compare(*specs, (one.parent, other.parent), Store(store))
-    shown = Table(box=None, pad_edge=False, header_style="dim")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 160  # nobody's window: a file, or a pipe
+    for letter, spec, file in zip("AB", specs, (one, other), strict=True):
+        console.print(f"{letter}: {spec.name} ({file})", markup=False)
     extra = [c for c in table.columns if " at " in c]
-    names = [c.replace("one", specs[0].name).replace("other", specs[1].name) for c in ("one", "other", *extra)]
-    for heading in ("dataset", "case", *names[:2], "difference, points", *names[2:]):
-        shown.add_column(heading, justify="left" if heading in ("dataset", "case") else "right")
+    short = {c: c.replace("one at", "A").replace("other at", "B") for c in extra}
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("dataset", "case", "A", "B", "B - A", "95 %", *short.values()):
+        shown.add_column(heading, justify="left" if heading in ("dataset", "case") else "right", no_wrap=True)
     for row in table.to_dict("records"):
-        points = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
-        cells = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [points] + [f"{100 * row[c]:.1f}" for c in extra]
-        shown.add_row(row["dataset"], row["case"], *cells)
-    Console(highlight=False).print(shown)
+        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+        values = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [f"{100 * row['difference']:+.1f}", span]
+        shown.add_row(row["dataset"], row["case"], *values, *(f"{100 * row[c]:.1f}" for c in extra))
+    console.print(shown)
+    console.print(
+        "Full models and their difference in per cent and points, then means over subnetworks by sparsity.", style="dim"
+    )
     if out is not None:
         if out.exists():
             raise InputError(f"{out}: exists already; choose another name for --out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,44 +20,30 @@ from corewood.study.results import Results, stack
 from corewood.study.tables_masks import sizes_table
 
 
-def differences_table(results: Results) -> pd.DataFrame | None:
-    """Paired tests between all subnetworks of one sparsity, per case, corrected over all of that sparsity."""
-    tables = []
+def answers(results: Results) -> Iterator[tuple[dict[str, Any], list[str], np.ndarray]]:
+    """(what it is about, names, (subnetwork, example) right) for every sparsity with several subnetworks, case by case."""
     for target, rows in results.by_target().items():
-        tests = []
         for dataset in results.plan.datasets if len(rows) > 1 else ():
             right = np.stack([results.right(results.logits(r, dataset), dataset) for r in rows])
             for case, group, inside in parts(results.plan.splits[dataset]):
-                facts: dict[str, Any] = {
-                    "target": target,
-                    "nested": rows[0].nested,
-                    "dataset": dataset,
-                    "case": case,
-                    "group": group,
-                }
-                tests.append(pair_tests(right[:, inside], [r.name for r in rows]).assign(**facts))
-        if tests:
-            tables.append(corrected(pd.concat(tests, ignore_index=True)))
-    table = stack(tables)
+                facts = {"target": target, "nested": rows[0].nested, "dataset": dataset, "case": case, "group": group}
+                yield facts, [r.name for r in rows], right[:, inside]
+
+
+def differences_table(results: Results) -> pd.DataFrame | None:
+    """Paired tests between all subnetworks of one sparsity, per case, corrected over all of that sparsity."""
+    table = stack([pair_tests(right, names).assign(**facts) for facts, names, right in answers(results)])
+    if table is None:
+        return None
+    table = pd.concat([corrected(part) for _, part in table.groupby("target", sort=False)], ignore_index=True)
     first = ["target", "nested", "dataset", "case", "group"]
-    return None if table is None else table[first + [c for c in table.columns if c not in first]]
+    return table[first + [c for c in table.columns if c not in first]]
 
 
 def variance_table(results: Results) -> pd.DataFrame | None:
-    rows = []
-    for target, found in results.by_target().items():
-        for dataset in results.plan.datasets if len(found) > 1 else ():
-            right = np.stack([results.right(results.logits(r, dataset), dataset) for r in found])
-            for case, group, inside in parts(results.plan.splits[dataset]):
-                facts: dict[str, Any] = {
-                    "target": target,
-                    "nested": found[0].nested,
-                    "dataset": dataset,
-                    "case": case,
-                    "group": group,
-                }
-                if inside.sum() > 1:
-                    rows.append({**facts, "n": int(inside.sum()), **variance_split(right[:, inside])})
+    rows = [
+        {**facts, "n": right.shape[1], **variance_split(right)} for facts, _, right in answers(results) if right.shape[1] > 1
+    ]
     return pd.DataFrame(rows) if rows else None
 
 
