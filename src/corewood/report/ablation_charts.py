@@ -9,7 +9,6 @@ import pandas as pd
 
 from corewood.report.style import INK, MARK, Tables
 
-CHANGE = alt.Scale(scheme="redblue", domainMid=0)
 POINTS = "+.1f"
 
 
@@ -39,6 +38,9 @@ def ablation_chart(tables: Tables) -> Any:
     cell = 24 if len(columns) <= 17 else 17
     panels = []
     for name, part in rows.groupby("where", sort=False):
+        heads = part.loc[part["kind"] == "head", "change"].abs()
+        limit = max(0.5, float(heads.max()) if len(heads) else 0.0)  # an MLP may cost far more: it is drawn as the limit
+        scale = alt.Scale(scheme="redblue", domain=[-limit, limit], clamp=True)
         base = alt.Chart(part[["layer", "unit", "units", "change", "low", "high", "core", "n"]]).encode(
             x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("layer:O", title="layer", sort="descending"),
@@ -52,7 +54,7 @@ def ablation_chart(tables: Tables) -> Any:
             ],
         )
         cells = base.mark_rect(stroke="white").encode(
-            color=alt.Color("change:Q", title="points", scale=CHANGE, legend=alt.Legend(orient="right", gradientLength=120))
+            color=alt.Color("change:Q", title="points", scale=scale, legend=alt.Legend(orient="right", gradientLength=120))
         )
         rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 8, color=INK, strokeWidth=1.6)
         panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=str(name)))

@@ -173,7 +173,7 @@ SECTIONS: dict[str, tuple[Item, ...]] = {
             "ablation",
             "Every unit alone",
             "The change in accuracy, in points, when one unit is removed from the full model; circles mark the core. Each "
-            "panel has its own scale.",
+            "panel has the scale of its heads; an MLP that costs more has the darkest red.",
             ablation_chart,
         ),
         table(

@@ -75,5 +75,8 @@ def case_colour(order: list[str]) -> alt.Color:
     colours = [INK, *(LINES[i % len(LINES)] for i in range(len(order) - 1))]
     columns = -(-len(order) // 16)
     return alt.Color(
-        "where:N", title="click to pick", scale=alt.Scale(domain=order, range=colours), legend=alt.Legend(columns=columns)
+        "where:N",
+        title="click to pick",
+        scale=alt.Scale(domain=order, range=colours),
+        legend=alt.Legend(columns=columns, symbolLimit=0),
     )

@@ -104,7 +104,8 @@ def effective_size_table(tables: Tables) -> str | None:
     if "effective_size" not in tables:
         return None
     table = tables["effective_size"]
-    table = table[table["set"].isin(["in domain", "challenge", "mixed"])].copy()
+    table = table[table["set"].isin(["in domain", "challenge", "mixed"])]
+    table = table.sort_values(["chosen", "order", "two_sided", "set", "checkpoint"], ascending=[False, True, True, False, True])
     table["rule"] = table["order"].map({"accuracies": "accuracies first", "seeds": "seeds first"})
     table["rule"] += table["two_sided"].map({True: ", two-sided", False: ""}) + table["chosen"].map(
         {True: " (chart)", False: ""}

@@ -146,15 +146,25 @@ def size_point(tables: Tables) -> list[str]:
     if "effective_size" not in tables:
         return []
     table = tables["effective_size"]
-    table = table[table["chosen"] & ~table["trivial"]].sort_values("checkpoint")
+    table = table[table["chosen"]].sort_values("checkpoint")
     parts = []
     for name in ("in domain", "challenge"):
         rows = table[table["set"] == name]
         if len(rows) > 1:
             first, last = rows.iloc[0], rows.iloc[-1]
-            sizes = f"{100 * first['effective_size']:.0f} % of the units at step {first['checkpoint']}"
-            parts.append(f"{name} from {sizes} to {100 * last['effective_size']:.0f} % at step {last['checkpoint']}")
-    return [f"The effective size goes {', and '.join(parts)}."] if parts else []
+            start, end = (f"{effective(row)} at step {row['checkpoint']}" for row in (first, last))
+            parts.append(f"{name} it goes from {start} to {end}")
+    return [f"Effective size, in units of the full model: {'; '.join(parts)}."] if parts else []
+
+
+def effective(row: pd.Series) -> str:
+    """A value, or the bound that it is."""
+    size = f"{100 * row['effective_size']:.0f} %"
+    if row["trivial"]:
+        return "nothing to speak of (the full model is at the floor)"
+    if row["ceiling"] == 1:
+        return "100 % (nothing smaller is faithful)"
+    return f"at most {size}" if row["floor"] > 0 else size
 
 
 def ablation_point(tables: Tables) -> list[str]:
