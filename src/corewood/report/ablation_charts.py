@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.report.style import INK, MARK, Tables
+from corewood.report.style import INK, MARK, Tables, in_rows
 
 POINTS = "+.1f"
 
@@ -58,7 +58,7 @@ def ablation_chart(tables: Tables) -> Any:
         )
         rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 8, color=INK, strokeWidth=1.6)
         panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=str(name)))
-    return alt.hconcat(*panels).resolve_scale(color="independent")
+    return in_rows(panels).resolve_scale(color="independent")
 
 
 def interactions_chart(tables: Tables) -> Any:
@@ -91,4 +91,4 @@ def interactions_chart(tables: Tables) -> Any:
         dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
         zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
         panels.append((zero + bars + dots).properties(width=330, height=alt.Step(16), title=str(name)))
-    return alt.hconcat(*panels)
+    return in_rows(panels)

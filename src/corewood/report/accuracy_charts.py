@@ -17,9 +17,11 @@ from corewood.report.style import (
     PERCENT,
     Tables,
     case_colour,
+    in_rows,
     order_of_cases,
     percent,
     share_axis,
+    shown,
     where,
 )
 
@@ -43,7 +45,7 @@ def spread_chart(tables: Tables) -> Any:
     columns = ["where", "subnetwork", "n", "value", "low", "high", "agreement"]
     range_columns = ["where", "min", "max", "full", "mean", "range"]
     panels = []
-    for part in whole["part"].unique():
+    for part in map(percent, shown(whole["target"])):
         here = whole.loc[whole["part"] == part, range_columns]
         ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
         dots = alt.Chart(found.loc[found["part"] == part, columns]).mark_circle(size=46, opacity=0.7, color=GREENS[4])
@@ -75,7 +77,7 @@ def spread_chart(tables: Tables) -> Any:
             ),
         )
         panels.append(alt.layer(*layers).properties(width=320, height=alt.Step(17), title=part))
-    return alt.hconcat(*panels)
+    return in_rows(panels)
 
 
 def same_in_domain_chart(tables: Tables) -> Any:
@@ -192,7 +194,7 @@ def differences_chart(tables: Tables) -> Any:
         "n:Q",
     ]
     panels = []
-    for part in table["part"].unique():
+    for part in map(percent, shown(table["target"])):
         base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=tips)
         bars = base.mark_bar(color=GREENS[2], height=11).encode(
             x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT))
@@ -200,7 +202,7 @@ def differences_chart(tables: Tables) -> Any:
         noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
         label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
         panels.append((bars + noise + label).properties(width=300, height=alt.Step(17), title=part))
-    return alt.hconcat(*panels)
+    return in_rows(panels)
 
 
 def ablated_values_chart(tables: Tables) -> Any:
@@ -213,7 +215,7 @@ def ablated_values_chart(tables: Tables) -> Any:
     mean["part"] = mean["target"].map(percent)
     values, kinds = list(dict.fromkeys(mean["ablate"])), list(dict.fromkeys(mean["kind"]))
     panels = []
-    for part in mean["part"].unique():
+    for part in map(percent, shown(mean["target"])):
         base = alt.Chart(mean[mean["part"] == part]).encode(
             x=alt.X("ablate:N", scale=alt.Scale(domain=values), title=None, axis=alt.Axis(labelAngle=0)),
             y=share_axis(alt.Y, "value", "accuracy, mean over cases"),

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, share_axis
+from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, share_axis
 
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
 
@@ -85,6 +85,6 @@ def maps_chart(tables: Tables) -> Any:
                 .properties(width=alt.Step(12), height=alt.Step(12), title=unit)
             )
         case = str(example["case"].iloc[0])
-        grid = alt.vconcat(*[alt.hconcat(*panels[i : i + 3]) for i in range(0, len(panels), 3)])
+        grid = in_rows(panels, 3)
         rows.append(grid.properties(title=f"“{case}”") if case else grid)
     return alt.vconcat(*rows) if rows else None

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, percent, share_axis
+from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, in_rows, percent, share_axis, shown
 
 
 def heads_chart(tables: Tables) -> Any:
@@ -24,7 +24,8 @@ def heads_chart(tables: Tables) -> Any:
     columns = [str(i) for i in sorted(set(table.loc[table["kind"] == "head", "index"]))] + ["MLP"]
     panels = []
     cell = 26 if len(columns) <= 17 else 18
-    for target, part in table.groupby("target"):
+    for target in shown(table["target"]):
+        part = table[table["target"] == target]
         base = alt.Chart(part[["layer", "unit", "name", "count", "of", "share", "core"]]).encode(
             x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("layer:O", title="layer", sort="descending"),
@@ -45,8 +46,8 @@ def heads_chart(tables: Tables) -> Any:
             )
         )
         rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 9, color=MARK, strokeWidth=2.5)
-        panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=percent(float(target))))  # type: ignore[arg-type]
-    return alt.hconcat(*panels)
+        panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=percent(target)))
+    return in_rows(panels)
 
 
 def two_sparsities_chart(tables: Tables) -> Any:
@@ -83,7 +84,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
             color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value("white"), alt.value(INK)),
         )
         panels.append((cells + numbers).properties(width=alt.Step(34), height=alt.Step(30), title=label))
-    return alt.vconcat(*[alt.hconcat(*panels[i : i + 2]) for i in range(0, min(len(panels), 6), 2)])
+    return in_rows(panels[:6])
 
 
 def ranked_chart(tables: Tables) -> Any:
@@ -96,7 +97,7 @@ def ranked_chart(tables: Tables) -> Any:
     total = heads.groupby("unit")["share"].sum()
     order = sorted(total.index, key=lambda u: (-float(first[u]), -float(total[u]), u))
     panels = []
-    for target in sorted(heads["target"].unique(), reverse=True):
+    for target in reversed(shown(heads["target"])):
         part = heads[heads["target"] == target]
         panels.append(
             alt.Chart(part[["unit", "share", "count", "of"]])

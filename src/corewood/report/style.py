@@ -6,7 +6,7 @@ called "if" is read as a function. For the same reason a case never stands alone
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
@@ -18,6 +18,23 @@ INK, PALE, MARK = "#22302a", "#d9ded9", "#b5472f"
 GREENS = ["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"]
 LINES = ["#1f5d3f", "#b5472f", "#c98a1b", "#3f6fa3", "#7a4f9a", "#5f8f2f", "#a83e6c", "#2f8f8f", "#8a6a4f", "#55606b"]
 PERCENT = ".0%"
+
+
+PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
+
+
+def shown(targets: Iterable[float]) -> list[float]:
+    """The sparsities to draw: all, or some from the smallest to the largest."""
+    every = sorted(set(targets))
+    if len(every) <= PANELS:
+        return every
+    return [every[round(i * (len(every) - 1) / (PANELS - 1))] for i in range(PANELS)]
+
+
+def in_rows(panels: list[Any], across: int = 2) -> Any:
+    """Panels beside each other, and the rest below: as wide as the page, not wider."""
+    rows = [alt.hconcat(*panels[i : i + across]) for i in range(0, len(panels), across)]
+    return rows[0] if len(rows) == 1 else alt.vconcat(*rows)
 
 
 def percent(sparsity: float) -> str:

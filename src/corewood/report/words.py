@@ -12,7 +12,7 @@ from corewood.analyse.core import DRAWS
 from corewood.analyse.generalisation import judged
 from corewood.evaluate.attention import KINDS as PLACES
 from corewood.report.ablation_charts import whole_sets
-from corewood.report.style import Tables
+from corewood.report.style import Tables, shown
 
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
 MARGIN = 0.03  # a case that falls by more than three points is not kept
@@ -37,7 +37,7 @@ def finding(tables: Tables, model: str) -> Finding:
     if "spread" not in tables:
         return Finding("No subnetwork could be judged.", ["Every search or its evaluation failed; see the holes below."])
     spread = tables["spread"]
-    points = [point for target in sorted(spread["target"].unique()) for point in at_sparsity(spread, target)]
+    points = [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
     points += [*difference_point(tables), *core_point(tables), *size_point(tables), *ablation_point(tables)]
     points += attention_point(tables)
     return Finding(headline(spread, model), points)
