@@ -168,20 +168,27 @@ def effective(row: pd.Series) -> str:
 
 
 def ablation_point(tables: Tables) -> list[str]:
-    """The most costly core head, beside the average of the heads outside the core."""
+    """The core head whose removal changes most, beside the average of the heads outside the core."""
     if "ablation" not in tables:
         return []
     rows = whole_sets(tables["ablation"])
-    rows = rows[rows["domain"] == "challenge"]
     core, outside = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["units"] == OUTSIDE]
-    if core.empty or outside.empty:
-        return []
-    worst = largest(core, -core["change"])
-    average = outside[outside["where"] == worst["where"]].iloc[0]
-    return [
-        f"Removing one head of the core from the full model costs up to {-worst['change']:.1f} points {worst['where']} "
-        f"({worst['units']}); the heads outside the core cost {-average['change']:.1f} on average."
-    ]
+    parts = []
+    for place in dict.fromkeys(rows["where"]):
+        mine, others = core[core["where"] == place], outside[outside["where"] == place]
+        if len(mine) and len(others):
+            most = largest(mine, mine["change"].abs())
+            parts.append(
+                f"{place} by up to {signed(most['change'])} ({most['units']}), against {signed(others.iloc[0]['change'])} for the "
+                "average head outside the core"
+            )
+    return (
+        [f"Removing one head of the core from the full model changes accuracy {'; '.join(parts)}, in points."] if parts else []
+    )
+
+
+def signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "\u2212")
 
 
 def attention_point(tables: Tables) -> list[str]:
@@ -189,8 +196,8 @@ def attention_point(tables: Tables) -> list[str]:
         return []
     heads = tables["attention"].drop_duplicates("unit")
     does = heads.loc[heads["core"], "does"].value_counts()
-    parts = [f"{count} to {PLACES.get(str(kind), str(kind))}" for kind, count in does.items() if kind != "spread out"]
-    rest = f"; {does['spread out']} spread it out" if "spread out" in does else ""
+    parts = [f"{count} of them {PLACES.get(str(kind), str(kind))}" for kind, count in does.items() if kind != "spread out"]
+    rest = f"; {does['spread out']} spread their attention out" if "spread out" in does else ""
     if not parts:
         return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
-    return [f"Of the {int(does.sum())} core heads, {', '.join(parts)} attend most of all{rest}."]
+    return [f"What the {int(does.sum())} core heads attend to most: {', '.join(parts)}{rest}."]
