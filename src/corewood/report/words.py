@@ -177,14 +177,11 @@ def ablation_point(tables: Tables) -> list[str]:
     for place in dict.fromkeys(rows["where"]):
         mine, others = core[core["where"] == place], outside[outside["where"] == place]
         if len(mine) and len(others):
-            most = largest(mine, mine["change"].abs())
-            parts.append(
-                f"{place} by up to {signed(most['change'])} ({most['units']}), against {signed(others.iloc[0]['change'])} for the "
-                "average head outside the core"
-            )
-    return (
-        [f"Removing one head of the core from the full model changes accuracy {'; '.join(parts)}, in points."] if parts else []
-    )
+            most, average = largest(mine, mine["change"].abs()), others.iloc[0]
+            change = f"{place} by up to {signed(most['change'])} ({most['units']})"
+            parts.append(f"{change}, against {signed(average['change'])} for the average head outside the core")
+    text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}."
+    return [text] if parts else []
 
 
 def signed(points: float) -> str:
