@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.reference import mean_activations
     from corewood.prune.search import search
+    from corewood.report.attention_charts import attention_map_chart
     from corewood.spec import L0, FineTune, StudySpec
     from corewood.study.library import run
     from corewood.study_file import read_study
@@ -43,6 +44,7 @@ _WHERE = {
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
     "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
+    "attention_map_chart": "report.attention_charts",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
@@ -70,7 +72,7 @@ __all__ = [
     "ablate",
     "accuracy",
     "agreement",
-    "attention_map",
+    "attention_map", "attention_map_chart",
     "core",
     "effective_size",
     "encode",

@@ -13,6 +13,7 @@ from corewood.data.words import words_of
 from corewood.errors import InputError
 from corewood.evaluate import attention as module
 from corewood.evaluate.attention import attention_map, attention_of, head_scores, merged, relations
+from corewood.report.attention_charts import attention_map_chart
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "doct", "##or", "saw", "a", "play", "##er", ".", "run", "##ning"]
 
@@ -107,6 +108,18 @@ def test_real_attention_of_every_family(family: str) -> None:
     assert scores["mean"].between(0, 1).all()
     if family in tiny.DECODERS:
         assert "next" not in set(scores["kind"])  # a decoder sees nothing ahead
+
+
+def test_a_picture_of_any_head() -> None:
+    shown = attention_map(tiny.model("bert"), "the baker saw the nun .", "the nun saw the baker .")
+    spec = attention_map_chart(shown, 1, 2).to_dict()
+    (rows,) = spec["datasets"].values()
+    assert len(rows) == len(shown.words) ** 2
+    axis = [name.rstrip("\u200b") for name in spec["encoding"]["x"]["scale"]["domain"]]
+    assert axis == list(shown.words)
+    first = next(r for r in rows if r["looks"] == "the\u200b" and r["at"].startswith("nun"))
+    assert first["value"] == pytest.approx(shown.head(1, 2).iloc[1, 5], abs=1e-3)
+    assert len(attention_map_chart(shown, 0, 0, between=True).to_dict()["encoding"]["y"]["scale"]["domain"]) == 6
 
 
 def test_a_map_of_any_head() -> None:
