@@ -289,6 +289,12 @@ class Ablations(Spec):
     pairs: bool = Field(False, description="all pairs of the core")
     examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
 
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.singles or self.sets or self.pairs):
+            raise ValueError("nothing to remove: leave singles on, or give sets or pairs")
+        return self
+
 
 class Attention(Spec):
     """What heads attend to."""
@@ -296,7 +302,9 @@ class Attention(Spec):
     dataset: str | None = Field(None, description="default: the first challenge set")
     examples: int = Field(500, ge=2, description="drawn evenly over cases")
     maps: int = Field(2, ge=0, description="examples whose maps the report shows")
-    texts: tuple[tuple[str, ...], ...] = Field((), description="further examples to map: a text, or a pair of texts, each")
+    texts: tuple[Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=2)], ...] = Field(
+        (), description="further examples to map: a text, or a pair of texts, each"
+    )
 
 
 class StudySpec(Spec):

@@ -52,6 +52,7 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
     known = raw.pop("presets", None) or {}
     if not (isinstance(known, dict) and all(isinstance(keys, dict) for keys in known.values())):
         raise StudyError(source, ["presets: must be a mapping of names to mappings of keys, each as after --set"])
+    known = {str(name): keys for name, keys in known.items()}
     for name in presets or []:
         if name not in known:
             there = f" It has: {', '.join(known)}." if known else " It has none."

@@ -43,6 +43,15 @@ def test_pieces_belong_to_words_and_sentences() -> None:
     assert WORDS.separator.sum() == 2
 
 
+def test_a_tokenizer_that_calls_a_text_one_word() -> None:
+    """As those of Llama and Mistral do."""
+    pieces = {p: i for i, p in enumerate(["<unk>", "\u2581the", "\u2581nun", "\u2581saw", "s"])}
+    core = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", 0), *((p, -1.0) for p in list(pieces)[1:])], unk_id=0))
+    core.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(split=False)
+    words = words_of(t.PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>"), ("the nuns saw", "saw the nuns"), 64)
+    assert words.names == ("the", "nuns", "saw", "saw", "the", "nuns")
+
+
 def test_the_same_word_is_found_across_pieces_and_case() -> None:
     same = relations(WORDS)["same word, other sentence"]
     doct = np.flatnonzero(WORDS.ids == PIECES.index("doct"))

@@ -259,6 +259,41 @@ def test_what_a_plan_refuses(tmp_path: Path, changes: dict[str, Any], message: s
         make_plan(small.spec_of(path), tmp_path)
 
 
+def test_titles_are_unique_whatever_the_grid(study: Path) -> None:
+    grid = "effective_size={sparsity: [0.4, 0.7], seeds: 2, settings: {steps: 9, batch: 8}}"
+    plan = make_plan(small.spec_of(study, grid), study.parent)
+    titles = [job.title for job in plan.jobs]
+    assert len(set(titles)) == len(titles)
+
+
+def test_another_rule_or_focus_makes_new_tables_and_no_new_jobs(study: Path, whole: Outcome) -> None:
+    again = small.run(study, store_of(whole).root, "effective_size.margin=0.2", "effective_size.order=seeds")
+    assert again.computed == 0
+    assert (again.tables["effective_size"]["margin"] == 0.2).all()
+    assert set(again.tables["effective_size"].query("chosen")["order"]) == {"seeds"}
+
+
+def test_pairs_without_singles_and_focus_on_one_of_two_sets(tmp_path: Path) -> None:
+    source = {"path": "cases.parquet", **small.COLUMNS, "case": "case"}
+    task = {
+        "train": {"path": "train.csv", **small.COLUMNS},
+        "validation": {"path": "dev.jsonl", **small.COLUMNS},
+        "challenge": {"cases": source, "others": {**source, "only": {"case": ["or", "and"]}}},
+    }
+    short = {"sparsity": [0.8], "seeds": 3, "settings": {"steps": 3, "batch": 8, "start_std": 2.0}}
+    path = small.write_study(
+        tmp_path / "study", task=task, search=short, fine_tune={"steps": 4, "batch": 8}, focus=["swap"],
+        ablations={"singles": False, "pairs": True},
+    )  # fmt: skip
+    found = small.run(path, tmp_path / "store")
+    assert found.complete
+    both = small.run(path, tmp_path / "store", "ablations={examples: 40}")
+    assert both.complete
+    text = (both.report / "report.html").read_text(encoding="utf-8")
+    assert "nan" not in text[text.index('class="finding"') : text.index("<nav>")]
+    assert set(both.tables["ablation"].query("case == 'focus'")["dataset"]) == {"cases"}
+
+
 def test_a_challenge_set_without_cases(tmp_path: Path) -> None:
     task = {
         "train": {"path": "train.csv", **small.COLUMNS},

@@ -101,7 +101,7 @@ def test_ablation_rows_by_hand() -> None:
         ("L0.H0", "L0.H1"): np.array([0, 0, 0, 0, 0, 1], bool),
     }
     cases = [("all", "", np.ones(6, bool)), ("c", "g", np.array([1, 1, 1, 0, 0, 0], bool))]
-    table = ablation_rows(full, right, cases, core=["L0.H0"]).set_index(["units", "case"])
+    table = ablation_rows(full, right, cases, core=["L0.H0"], heads=3).set_index(["units", "case"])
     assert table.loc[("L0.H0", "all"), "change"] == pytest.approx(-1 / 6)
     assert table.loc[("L0.H0", "c"), "change"] == 0
     pair = table.loc[("L0.H0 + L0.H1", "all")]
@@ -115,6 +115,24 @@ def test_ablation_rows_by_hand() -> None:
     assert bool(table.loc[("L0.H0", "all"), "core"])
     assert not bool(pair["core"])
     assert np.isnan(table.loc[("L0.H0", "all"), "interaction"])
+
+
+def test_the_average_outside_the_core_needs_all_heads() -> None:
+    full = np.ones(4, bool)
+    right = {("L0.H0",): full, ("L0.H1",): ~full}
+    cases = [("all", "", np.ones(4, bool))]
+    assert OUTSIDE in set(ablation_rows(full, right, cases, ["L0.H0"], heads=2)["units"])
+    assert OUTSIDE not in set(ablation_rows(full, right, cases, ["L0.H0"], heads=8)["units"])
+
+
+def test_an_interaction_may_exceed_one() -> None:
+    full = np.ones(50, bool)
+    units = ("L0.H0", "L0.H1", "L0.H2")
+    right = {(u,): ~full for u in units} | {units: ~full}  # each alone costs everything, and so do all together
+    row = ablation_rows(full, right, [("all", "", np.ones(50, bool))], [], heads=3).set_index("units").loc[" + ".join(units)]
+    assert row["interaction"] == 2
+    assert row["interaction_low"] < row["interaction_high"]
+    assert row["interaction_low"] > 1.5
 
 
 def test_core_against_rest_and_what_heads_mostly_do() -> None:

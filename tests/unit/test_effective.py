@@ -91,6 +91,18 @@ def test_every_flag() -> None:
     assert found["holes"].sum() == 0
 
 
+def test_two_sets_with_cases_of_one_name_stay_apart() -> None:
+    data = []
+    for name, full, found in (("x", 0.9, 0.2), ("y", 0.1, 0.9)):
+        for target, value in ((0.0, full), (0.5, found)):
+            who = "full" if target == 0 else "s0"
+            data.append({"checkpoint": 0, "subnetwork": who, "target": target, "seed": 0, "dataset": name, "case": "c",
+                         "domain": "challenge", "value": value})  # fmt: skip
+    found = effective_size(pd.DataFrame(data)).set_index("set")["effective_size"]
+    assert found["x: c"] == 1
+    assert found["y: c"] == 0.5
+
+
 OOD = (
     "lexical_overlap_ln_preposition", "lexical_overlap_ln_subject-object_swap",
     "constituent_cn_embedded_under_if", "constituent_cn_embedded_under_verb",

@@ -142,3 +142,23 @@ def test_qqp_by_name(tmp_path: Path) -> None:
                  "label": "is_duplicate", "labels": {"0": "not equivalent", "1": "equivalent"}}})  # fmt: skip
     assert found.labels == ("not equivalent", "equivalent")
     assert list(found.challenge) == ["paws"]
+
+
+def test_class_names_of_a_set_are_used_with_and_without_a_layout(tmp_path: Path) -> None:
+    names = ["entailment", "neutral", "contradiction"]
+    rows = [{"premise": f"p{i}", "hypothesis": "h", "label": i % 3} for i in range(6)]
+    made = datasets.Dataset.from_list(rows).cast_column("label", datasets.ClassLabel(names=names))
+    made.save_to_disk(str(tmp_path / "set"))
+    for more in ({"layout": "mnli"}, {"text": ["premise", "hypothesis"]}, {"layout": "mnli", "only": {"label": "neutral"}}):
+        split, _ = read_split("validation", SourceSpec.model_validate({"path": str(tmp_path / "set"), **more}))
+        assert set(split.labels) <= set(names)
+
+
+def test_a_set_without_labels_is_refused_and_rows_keep_their_numbers(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "test.jsonl", [{"premise": "a", "hypothesis": "b", "label": -1}] * 3)
+    with pytest.raises(InputError, match="no row has a label, so validation would be empty"):
+        read_split("validation", SourceSpec(path=str(path), layout="mnli"))
+    rows = [{"premise": "a", "hypothesis": "b", "label": "-"}, {"premise": "a", "hypothesis": "", "label": "neutral"}]
+    path = write_jsonl(tmp_path / "dev.jsonl", rows)
+    with pytest.raises(InputError, match="row 2 has no 'hypothesis'"):
+        read_split("validation", SourceSpec(path=str(path), layout="mnli"))

@@ -188,3 +188,13 @@ def test_every_study_of_the_project_is_valid_with_every_preset() -> None:
         presets = list((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("presets", {}))
         for chosen in [[], *([p] for p in presets), presets]:
             assert read_study(path, None, chosen).title
+
+
+def test_what_ablations_and_attention_refuse() -> None:
+    assert "nothing to remove" in mistakes(GOOD + "ablations: {singles: false}\n")
+    assert "attention.texts" in mistakes(GOOD + "attention: {texts: [[a, b, c]]}\n")
+    spec = parse_study(GOOD + "attention: {texts: [One text., [a, b]]}\n", "mine.yaml")
+    assert spec.attention is not None
+    assert spec.attention.texts == (("One text.",), ("a", "b"))
+    with pytest.raises(InputError, match="It has: 2024"):
+        parse_study(GOOD + "presets: {2024: {seed: 1}}\n", "mine.yaml", None, ["small"])

@@ -13,15 +13,15 @@ from corewood.evaluate.metrics import LEVEL
 OUTSIDE = "average of the heads outside the core"
 
 
-def paired_interval(differences: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of the mean of paired differences, after adding one example of +1 and one of -1.
+def paired_interval(differences: np.ndarray, level: float = LEVEL, limit: float = 1.0) -> tuple[float, float]:
+    """Interval of the mean of paired differences (within ± `limit`), after adding one example of +1 and one of -1.
 
     For two classifiers on the same examples this is Bonett and Price's (2012) interval; the two added examples keep it
     from having no width where nothing changed.
     """
     d = np.concatenate([np.asarray(differences, float), [1.0, -1.0]])
     half = norm.ppf(1 - (1 - level) / 2) * d.std() / np.sqrt(len(d))
-    return float(max(-1.0, d.mean() - half)), float(min(1.0, d.mean() + half))
+    return float(max(-limit, d.mean() - half)), float(min(limit, d.mean() + half))
 
 
 def set_name(units: Sequence[str]) -> str:
@@ -33,11 +33,13 @@ def ablation_rows(
     right: Mapping[tuple[str, ...], np.ndarray],
     parts: Iterable[tuple[str, str, np.ndarray]],
     core: Sequence[str],
+    heads: int,
 ) -> pd.DataFrame:
     """One row per set of removed units and case. `full` and the values of `right` are (example,) bool.
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
-    the sum of the single ones: below zero, they matter more together than apart.
+    the sum of the single ones: below zero, they matter more together than apart. The average outside the core is there only
+    when all of the model's `heads` were removed alone.
     """
     shifts = {units: values.astype(float) - full for units, values in right.items()}
     outside = [shift for units, shift in shifts.items() if len(units) == 1 and ".H" in units[0] and units[0] not in core]
@@ -64,9 +66,9 @@ def ablation_rows(
             if len(units) > 1 and all(unit in singles for unit in units):
                 beyond = shift - sum(singles[unit] for unit in units)
                 found["interaction"] = float(beyond[inside].mean())
-                found["interaction_low"], found["interaction_high"] = paired_interval(beyond[inside])
+                found["interaction_low"], found["interaction_high"] = paired_interval(beyond[inside], limit=len(units) + 1)
             rows.append(found)
-        if outside and core:
+        if core and len(outside) == heads - len(core):
             rows.append({**row(OUTSIDE, 1, "average", np.mean(outside, 0)), "core": False})
     columns = ["interaction", "interaction_low", "interaction_high"]
     table = pd.DataFrame(rows)

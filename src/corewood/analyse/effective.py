@@ -30,10 +30,11 @@ def effective_size(
     domain, challenge (mean over the cases in `focus`, or over all), mixed (both, with the weights `mixed`), every case.
 
     order="accuracies" averages accuracies over seeds first, as the paper says; order="seeds" finds a size per seed and
-    averages those, as its code does. Nothing faithful counts as 1. Flags: `floor`, `ceiling` (share of the curves whose
-    value lies at the grid's edge: the true size is at most, at least, that), `trivial` (a subnetwork that is always wrong
-    would be faithful), `holes` (runs missing from the grid), `non_monotone` (curves where a smaller size is faithful and
-    a larger is not).
+    averages those, as its code does. Nothing faithful counts as 1.
+
+    Flags: `floor`, `ceiling` (share of the curves at the grid's edge: the true size may be smaller; nothing in the grid is
+    faithful), `trivial` (a subnetwork that is always wrong would be faithful), `holes` (runs missing from the grid),
+    `non_monotone` (curves where a smaller size is faithful and a larger is not).
     """
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
@@ -45,7 +46,7 @@ def effective_size(
         if (checkpoint, name) not in whole:
             continue
         full = float(whole[checkpoint, name])
-        grid = part.pivot_table(index="seed", columns="target", values="value").sort_index(axis=1)
+        grid = part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)
         holes = int(grid.isna().to_numpy().sum())
         curves = grid.mean().to_frame().T if order == "accuracies" else grid
         off = full - curves.to_numpy()  # (curve, target), targets rising
@@ -90,10 +91,12 @@ def by_set(accuracy: pd.DataFrame, mixed: tuple[float, float], focus: Sequence[s
 
     means = {IN_DOMAIN: mean(inside), CHALLENGE: mean(chosen)}
     weights = np.array(mixed, float) / sum(mixed)
-    if not chosen.empty:
+    if not (chosen.empty or inside.empty):
         means[MIXED] = weights[0] * means[IN_DOMAIN] + weights[1] * means[CHALLENGE]
     parts = [series.rename("value").reset_index().assign(set=name) for name, series in means.items() if len(series)]
-    single = challenge.assign(set=challenge["case"].where(challenge["case"] != "all", challenge["dataset"]))
+    several = challenge["dataset"].nunique() > 1
+    name = challenge["dataset"] + ": " + challenge["case"] if several else challenge["case"]
+    single = challenge.assign(set=name.where(challenge["case"] != "all", challenge["dataset"]))
     if len(single) and single["set"].nunique() > 1:
         parts.append(single[[*keys, "set", "value"]])
     return pd.concat(parts, ignore_index=True)

@@ -14,12 +14,17 @@ def command(
     one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],
     other: Annotated[Path, typer.Argument(help="Another, with datasets of the same names.", show_default=False)],
     store: StoreFolder = STORE,
+    preset_a: Annotated[list[str] | None, typer.Option(help="A preset of the first study. May be given often.")] = None,
+    preset_b: Annotated[list[str] | None, typer.Option(help="A preset of the second.")] = None,
+    set_a: Annotated[list[str] | None, typer.Option(help="A change to the first study: key=value. May be given often.")] = None,
+    set_b: Annotated[list[str] | None, typer.Option(help="A change to the second.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the table to this CSV file, which must not exist.")
     ] = None,
 ) -> None:
     """Put two studies beside each other: full models case by case with an interval, and the means of their subnetworks."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from corewood.errors import InputError
@@ -27,7 +32,7 @@ def command(
     from corewood.study.compare import compare
     from corewood.study_file import read_study
 
-    specs = read_study(one), read_study(other)
+    specs = read_study(one, set_a, preset_a), read_study(other, set_b, preset_b)
     table = compare(*specs, (one.parent, other.parent), Store(store))
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -42,7 +47,7 @@ def command(
     for row in table.to_dict("records"):
         span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
         values = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [f"{100 * row['difference']:+.1f}", span]
-        shown.add_row(row["dataset"], row["case"], *values, *(f"{100 * row[c]:.1f}" for c in extra))
+        shown.add_row(escape(row["dataset"]), escape(row["case"]), *values, *(f"{100 * row[c]:.1f}" for c in extra))
     console.print(shown)
     console.print(
         "Full models and their difference in per cent and points, then means over subnetworks by sparsity.", style="dim"

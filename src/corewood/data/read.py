@@ -26,22 +26,25 @@ FORMATS = {
 def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: int = 0) -> tuple[Split, list[str]]:
     """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone."""
     where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
-    frame, names, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
+    frame, classes, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
     if frame.empty:
         raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
     source, known = lay_out(source, [str(c) for c in frame.columns], where)
+    names = classes.get(str(source.label))
     if name in ("train", "validation"):
         source = source.model_copy(update={"case": None, "group": None})
     check_columns(frame, source, where, name)
     frame = chosen_rows(frame, source, known, names, where, name, notes)
+    if frame.empty:
+        raise InputError(f"{where}: no row has a label, so {name} would be empty; GLUE's test sets hide theirs, use a dev set")
     made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
     for part, column in zip(made, source.text, strict=False):
         empty = np.flatnonzero(made[part].isna() | (made[part].astype(str).str.strip() == ""))
         if len(empty):
-            raise InputError(f"{where}: row {empty[0] + 1} has no {column!r}; every example needs its text")
+            raise InputError(f"{where}: row {frame.index[empty[0]] + 1} has no {column!r}; every example needs its text")
         if known.bytes_literals:
             made[part] = made[part].map(plain_text)
     assert source.label is not None
@@ -104,7 +107,7 @@ def chosen_rows(
     if unlabelled.any():
         notes.append(f"{where}: {int(unlabelled.sum())} rows have no agreed label and are left out")
         frame = frame[~unlabelled]
-    return frame.reset_index(drop=True)
+    return frame  # with the numbers of its rows in the file
 
 
 def plain_text(text: str) -> str:
@@ -133,7 +136,7 @@ def label_names(column: Any, source: SourceSpec, names: list[str] | None, where:
     """Values of the file -> names: by the set's own class names, then by the study's `labels`."""
     empty = np.flatnonzero(column.isna() | (column.astype(str).str.strip() == ""))
     if len(empty):
-        raise InputError(f"{where}: row {empty[0] + 1} has no label in column {source.label!r}")
+        raise InputError(f"{where}: row {column.index[empty[0]] + 1} has no label in column {source.label!r}")
     if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
         column = column.astype(int)  # labels that were integers before a missing value made them floats
     if names is not None:
@@ -146,7 +149,7 @@ def label_names(column: Any, source: SourceSpec, names: list[str] | None, where:
         known = {**source.labels}
         strangers = [v for v in column.unique() if v not in known and v not in known.values()]
         if strangers:
-            row = int(np.flatnonzero(column == strangers[0])[0]) + 1
+            row = int(column.index[column == strangers[0]][0]) + 1
             raise InputError(
                 f"{where}: row {row} has the label {strangers[0]!r}, which task.{split}.labels does not name "
                 f"(it names {', '.join(map(repr, known))}); add it there or remove the row"
@@ -181,7 +184,7 @@ def drawn(frame: pd.DataFrame, limit: int | None, seed: int) -> np.ndarray:
     return np.sort(order[:limit])
 
 
-Rows = tuple[pd.DataFrame, list[str] | None, list[str]]  # rows, class names of the label column, notes
+Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
 
 
 def file_rows(path: Path, source: SourceSpec) -> Rows:
@@ -192,17 +195,17 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
         return arrow_rows(path, source)
     if kind == "parquet":
         try:
-            return pd.read_parquet(path), None, []
+            return pd.read_parquet(path), {}, []
         except (OSError, ValueError) as problem:
             raise InputError(f"{path}: not a readable Parquet file ({problem})") from None
     text = read_text(path)
     if kind == "jsonl":
-        return json_rows(path, text), None, []
+        return json_rows(path, text), {}, []
     if kind == "csv":
-        return csv_rows(path, text), None, []
+        return csv_rows(path, text), {}, []
     drop = source.broken == "drop" or (source.layout is not None and LAYOUTS[source.layout].broken == "drop")
     frame, notes = tsv_rows(path, text, drop)
-    return frame, None, notes
+    return frame, {}, notes
 
 
 def read_text(path: Path) -> str:
@@ -292,7 +295,7 @@ def arrow_rows(path: Path, source: SourceSpec) -> Rows:
         if source.split not in loaded:
             raise InputError(f"{path}: has the splits {', '.join(loaded)}; choose one with split: ...")
         loaded = loaded[source.split]
-    return dataset_rows(loaded, source)
+    return dataset_rows(loaded)
 
 
 def hub_rows(source: SourceSpec) -> Rows:
@@ -306,9 +309,9 @@ def hub_rows(source: SourceSpec) -> Rows:
             f"hub set {source.hub}: cannot be loaded ({str(problem).splitlines()[0]}); check hub, config and split, "
             "or download the files and give a path"
         ) from None
-    return dataset_rows(loaded, source)
+    return dataset_rows(loaded)
 
 
-def dataset_rows(loaded: Any, source: SourceSpec) -> Rows:
-    feature = loaded.features.get(source.label)
-    return loaded.to_pandas(), getattr(feature, "names", None), []
+def dataset_rows(loaded: Any) -> Rows:
+    named = {column: list(feature.names) for column, feature in loaded.features.items() if hasattr(feature, "names")}
+    return loaded.to_pandas(), named, []

@@ -51,7 +51,9 @@ def words_of(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
         else:
             text = texts[sentence]
             tokens.append(text[start:end].strip() or str(tokenizer.convert_ids_to_tokens(int(ids[i]))))
-            if here == last:
+            # some tokenizers call a whole text one word: a space begins a new one too
+            apart = text[start:end][:1].isspace() or text[max(0, start - 1) : start].isspace()
+            if here == last and not apart:
                 names[-1] += text[start:end].strip()
             else:
                 names.append(text[start:end].strip())

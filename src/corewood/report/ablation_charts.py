@@ -69,7 +69,9 @@ def interactions_chart(tables: Tables) -> Any:
     rows = rows[(rows["kind"] == "set") & rows["interaction"].notna()]
     if rows.empty:
         return None
-    rows = rows.assign(name=rows["units"].where(rows["size"] < 5, "all " + rows["size"].astype(str) + " heads of the core"))
+    largest = rows.loc[rows["core"], "size"].max()
+    whole_core = rows["core"] & (rows["size"] == largest) & (rows["size"] > 4)
+    rows = rows.assign(name=rows["units"].mask(whole_core, "all " + rows["size"].astype(str) + " heads of the core"))
     last = rows[rows["where"] == list(dict.fromkeys(rows["where"]))[-1]]
     chosen = list(last.reindex(last["interaction"].abs().sort_values(ascending=False, kind="stable").index)["name"][:30])
     panels = []

@@ -140,7 +140,8 @@ def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
     largest = cases.groupby(["dataset", "case"], sort=False)["change"].agg(lambda c: c.abs().max())
     keys = list(largest.sort_values(ascending=False, kind="stable").index[:COLUMNS])
     ordered = [key for key in largest.index if key in keys]
-    return inside + [(str(d), str(c), str(c) if c != "all" else str(d)) for d, c in ordered]
+    several = cases["dataset"].nunique() > 1
+    return inside + [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
 
 
 def ablation_table(tables: Tables) -> str | None:

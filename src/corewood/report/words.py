@@ -163,7 +163,7 @@ def effective(row: pd.Series) -> str:
     if row["trivial"]:
         return "nothing to speak of (the full model is at the floor)"
     if row["ceiling"] == 1:
-        return "100 % (nothing smaller is faithful)"
+        return "100 % (nothing in the grid is faithful)"
     return f"at most {size}" if row["floor"] > 0 else size
 
 

@@ -122,6 +122,8 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     if spec.fine_tune is None and task.train is None:
         notes.append("no task.train: the search uses the validation texts, on which it is then judged")
     check_focus(spec, splits)
+    if spec.attention is not None and not tokenizer.is_fast:
+        raise InputError("attention: words are read off a fast tokenizer, and this model has none; leave attention out")
     notes += [note for name, split in splits.items() if name != "train" for note in one_label_notes(split)]
 
     base_model = {
@@ -274,13 +276,14 @@ class Planner:
     def search_rows(self, block: str, spec: SearchSpec, step: int, early: bool = False) -> list[Subnetwork]:
         searched = []
         at = f"@{step}" if early else ""
+        grid = "" if block == "search" else "grid "
         reference = self.reference(step)
         for settings in spec.runs():
             for seed in spec.seed_list:
                 size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
                 job = Job.make(
                     "search",
-                    f"search {size} % seed {seed}{at}",
+                    f"{grid}search {size} % seed {seed}{at}",
                     {**self.at(step), "settings": settings.model_dump(mode="json"), "seed": seed, "ablate": self.spec.ablate},
                     {**self.tuned, "reference": reference, "encoded": self.encoded[self.sampled]},
                     self.local,
@@ -292,7 +295,7 @@ class Planner:
             nested = len(settings.targets) > 1
             kind = "path" if nested else spec.method
             size = f"{100 * settings.sparsity:g}"
-            predictions = self.predict(step, f"{kind}-{size}-s{seed}{at}", job, masks=len(settings.targets))
+            predictions = self.predict(step, f"{grid}{kind}-{size}-s{seed}{at}", job, masks=len(settings.targets))
             beside: dict[Ablation, Mapping[str, Job]] = {}
             for other in self.spec.ablate_beside if block == "search" else ():
                 if other != self.spec.ablate:
@@ -351,6 +354,6 @@ class Planner:
             "focus": list(self.spec.focus),
             "seed": self.spec.seed,
         }
-        work = 3 * min(wanted.examples, len(self.splits[dataset]))
+        work = min(wanted.examples, len(self.splits[dataset]))
         inputs = {**self.tuned, "data": self.data[dataset]}
         self.attention = self.add(Job.make("attention", f"attention on {dataset}", params, inputs, self.local, work))

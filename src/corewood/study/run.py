@@ -127,9 +127,16 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
 
 def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    tables_job = Job.make(
-        "tables", "tables", {"study": plan.spec.name, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]}
-    )
+    spec = plan.spec
+    asked = {  # what shapes tables beside the jobs themselves
+        "study": spec.name,
+        "model": spec.model.checkpoint,
+        "rows": [[row.name, row.block, row.place] for row in plan.subnetworks],
+        "focus": list(spec.focus),
+        "rule": spec.effective_size.model_dump(mode="json") if spec.effective_size else None,
+        "holes": reasons,
+    }
+    tables_job = Job.make("tables", "tables", asked, {j.key: j for j in [*plan.data.values(), *plan.jobs]})
     tables = stored_tables(tables_job, plan, store, reasons, listener)
     report = stored_report(tables_job, plan, store, tables, listener)
     return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)

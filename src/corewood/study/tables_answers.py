@@ -104,10 +104,13 @@ def ablation_table(results: Results) -> pd.DataFrame | None:
             right |= {tuple(units): values for units, values in zip(entry.meta["closed"], answers, strict=True)}
         whole = results.right(results.logits(full, dataset)[rows], dataset, rows)
         cases = [(case, group, inside[rows]) for case, group, inside in parts(split) if inside[rows].any()]
-        if plan.spec.focus and split.cases is not None:
-            cases.insert(1, (FOCUS, "", split.cases.isin(plan.spec.focus).to_numpy()[rows]))
+        inside = split.cases.isin(plan.spec.focus).to_numpy()[rows] if split.cases is not None else np.zeros(0, bool)
+        if inside.any():
+            cases.insert(1, (FOCUS, "", inside))
+        if not right:  # a core of fewer than two heads has no pairs
+            continue
         domain = "in-domain" if dataset == "validation" else "challenge"
-        table = ablation_rows(whole, right, cases, results.core)
+        table = ablation_rows(whole, right, cases, results.core, results.units.layers * results.units.heads)
         focus = table["case"].isin(plan.spec.focus)
         tables.append(table.assign(focus=focus, dataset=dataset, domain=domain, ablate=plan.spec.ablate))
     return stack(tables)
