@@ -35,7 +35,7 @@ def main() -> None:
     model = minilm()
     masks = [without(model.units, [name]) for name in model.units.names]
     print(f"{'texts':10} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (milliseconds per unit and example)")
-    for name, examples in texts(model, given.data, 256):
+    for name, examples in texts(model, given.data, 96):
         means = reference(model, examples).means
         one, other = whole_model(model, masks, examples, means), ablate(model, masks, examples, "mean", means)
         np.testing.assert_allclose(one, other, atol=1e-5)
