@@ -185,7 +185,7 @@ def ablation_point(tables: Tables) -> list[str]:
 
 
 def signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "\u2212")
+    return "0.0" if abs(points) < 0.05 else f"{points:+.1f}".replace("-", "\u2212")
 
 
 def attention_point(tables: Tables) -> list[str]:
