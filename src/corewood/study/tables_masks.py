@@ -100,7 +100,7 @@ def trajectories_table(results: Results) -> pd.DataFrame | None:
     tables = []
     for row in results.found:
         assert row.search is not None
-        if row.nested and row.place + 1 < len(row.search.params["settings"]["path"]) + 1:
+        if row.place < len(row.search.params["settings"]["path"]):
             continue
         table = pd.read_parquet(results.store.get("search", row.search.key).path("trajectory.parquet"))
         table.insert(0, "subnetwork", row.name)
