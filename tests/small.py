@@ -73,3 +73,58 @@ def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "corewood", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False
     )
+
+
+LOTTERY: dict[str, Any] = {
+    "fine_tune": {"steps": 24, "batch": 16, "learning_rate": 1e-3},
+    "seeds": [1, 2],
+    "importance": {"prune": ["both", "heads", "mlps"], "threshold": 0.8},
+    "magnitude": {"threshold": 0.8},
+    "tickets": {"random": 1, "longer": [3], "untrained": True, "super_survivors": True},
+    "methods": {"sparsity": 0.4, "seeds": 1, "settings": {"steps": 6, "batch": 8}},
+    "patterns": {"examples": 6, "maps": 100, "steps": 10},
+    "sample": 60,
+}
+
+
+def write_lottery(folder: Path, **changes: Any) -> Path:
+    """Three tasks of one checkpoint: pairs with cases, single sentences (Matthews), and scores (Pearson)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "model").exists():
+        tiny.checkpoint(folder / "model", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        task = overlap(seed=1, train=200, validation=60, per_case=4, counter=0.1)
+        assert task.train is not None
+        task.challenge["cases"].frame.to_parquet(folder / "cases.parquet")
+        for name, split in (("train", task.train), ("dev", task.validation)):
+            frame = split.frame
+            frame.to_csv(folder / f"pairs-{name}.csv", index=False)
+            (folder / "CoLA").mkdir(exist_ok=True)
+            answers = (frame["label"] == "entailment").astype(int)
+            rows = [f"x\t{answer}\t\t{text}" for text, answer in zip(frame["first"], answers, strict=True)]
+            (folder / "CoLA" / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+            scores = frame.assign(score=frame["first"].str.split().str.len() / 5)
+            scores[["first", "second", "score"]].to_csv(folder / f"scores-{name}.csv", index=False)
+    scores = {"text": ["first", "second"], "label": "score"}
+    content: dict[str, Any] = {
+        "kind": "lottery",
+        "name": "small-lottery",
+        "model": "model",
+        "tasks": {
+            "pairs": {
+                "train": {"path": "pairs-train.csv", **COLUMNS},
+                "validation": {"path": "pairs-dev.csv", **COLUMNS},
+                "challenge": {"cases": {"path": "cases.parquet", **COLUMNS, "case": "case", "group": "group"}},
+            },
+            "cola": {"glue": "cola", "folder": "CoLA"},
+            "scores": {
+                "metric": "pearson",
+                "train": {"path": "scores-train.csv", **scores},
+                "validation": {"path": "scores-dev.csv", **scores},
+            },
+        },
+        **LOTTERY,
+        **changes,
+    }
+    path = folder / "lottery.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}), encoding="utf-8")
+    return path

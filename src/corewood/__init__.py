@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from corewood.analyse.core import Core, core
     from corewood.analyse.effective import effective_size
     from corewood.analyse.generalisation import spread
-    from corewood.analyse.heads import agreement
+    from corewood.analyse.heads import agreement, stability
+    from corewood.analyse.overlaps import overlaps
+    from corewood.analyse.stability import Stability
     from corewood.data.encode import encode
     from corewood.data.named import task
     from corewood.data.task import Split, Task
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
-    "spread": "analyse.generalisation", "agreement": "analyse.heads", "encode": "data.encode",
+    "spread": "analyse.generalisation", "agreement": "analyse.heads", "stability": "analyse.heads",
+    "overlaps": "analyse.overlaps", "Stability": "analyse.stability", "encode": "data.encode",
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
     "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
@@ -66,6 +69,7 @@ __all__ = [
     "Model",
     "Predictions",
     "Split",
+    "Stability",
     "StudySpec",
     "Task",
     "Units",
@@ -80,11 +84,13 @@ __all__ = [
     "gated",
     "load",
     "mean_activations",
+    "overlaps",
     "predict",
     "read_study",
     "run",
     "search",
     "spread",
+    "stability",
     "task",
     "wilson",
     "wrap",

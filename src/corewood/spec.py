@@ -10,34 +10,19 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from corewood.errors import InputError, nearest
+from corewood.spec_tasks import FilesTask as FilesTask
+from corewood.spec_tasks import GeneratedTask as GeneratedTask
+from corewood.spec_tasks import GlueTask as GlueTask
+from corewood.spec_tasks import LabelName as LabelName
+from corewood.spec_tasks import SourceSpec as SourceSpec
+from corewood.spec_tasks import Spec as Spec
+from corewood.spec_tasks import TaskSpec as TaskSpec
+from corewood.spec_tasks import _as_list as _as_list
 
 Ablation = Literal["mean", "zero", "resample"]
-Layout = Literal["mnli", "hans", "qqp", "paws"]
-
-
-class Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _as_list(value: object) -> object:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _as_sources(value: object) -> object:
-    return () if value is None else _as_list(value)
-
-
-def _label_name(value: object) -> str:
-    if isinstance(value, bool):
-        said = "yes/true/on" if value else "no/false/off"
-        raise ValueError(f"YAML reads an unquoted {said} as a truth value; put the label in quotes")
-    return str(value)
-
-
-LabelName = Annotated[str, BeforeValidator(_label_name)]
 Sparsity = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -54,92 +39,13 @@ class ModelSpec(Spec):
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
 
 
-class SourceSpec(Spec):
-    """Where examples come from, and which columns hold what.
-
-    `layout` names a set whose columns, labels and cases are known (data/layouts.py); keys given beside it go before it.
-    """
-
-    path: str | None = Field(None, description="CSV, TSV, JSONL, Parquet file or Arrow folder, relative to the study")
-    hub: str | None = Field(None, description="a dataset on the hub, instead of a path")
-    config: str | None = None
-    split: str | None = Field(None, description="split of a hub set or of an Arrow folder with several")
-    revision: str | None = None
-    format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
-    layout: Layout | None = None
-    text: Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(max_length=2)] = ()
-    label: str | None = Field(None, description="default: label")
-    labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
-    fold: Mapping[LabelName, LabelName] = Field(
-        {}, description="label of the task -> label of this set it counts as, where the two differ"
-    )
-    case: str | None = Field(None, description="the column that splits a challenge set into cases")
-    group: str | None = Field(None, description="a coarser column above the cases")
-    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(_as_list)]] = Field(
-        {}, description="column -> values: use the rows that have one of them"
-    )
-    broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
-    limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.path is None) == (self.hub is None):
-            raise ValueError("give exactly one of 'path' (a file or folder) and 'hub' (a dataset id)")
-        if not self.text and self.layout is None:
-            raise ValueError("text: which column holds the text? One name, two for pairs, or a layout that knows them")
-        return self
-
-
-class FilesTask(Spec):
-    """A task of the user's own files or hub sets."""
-
-    name: str = "task"
-    labels: tuple[LabelName, ...] = Field((), description="names of the labels; default: as found in the data")
-    train: Annotated[tuple[SourceSpec, ...], BeforeValidator(_as_sources)] = Field(
-        (), description="one source, or a list: a mixture, each with its own limit"
-    )
-    validation: SourceSpec
-    challenge: Mapping[str, SourceSpec] = {}
-
-    @model_validator(mode="after")
-    def _names(self) -> Self:
-        for taken in ("train", "validation"):
-            if taken in self.challenge:
-                raise ValueError(f"a challenge set cannot be called {taken!r}; choose another name")
-        for key, source in (*(("train", s) for s in self.train), ("validation", self.validation)):
-            if source.case is not None:
-                raise ValueError(f"{key}.case: cases belong to challenge sets; give the same file as one of those")
-        return self
-
-
-class GeneratedTask(Spec):
-    """The embedded task with a planted shortcut; see docs/methods.md."""
-
-    generated: Literal["overlap"]
-    seed: int = Field(0, ge=0)
-    train: int = Field(12_000, ge=32)
-    validation: int = Field(1_000, ge=16)
-    per_case: int = Field(100, ge=2)
-    counter: float = Field(0.04, ge=0, le=0.5, description="share of counter-examples in training")
-
-    @property
-    def name(self) -> str:
-        return self.generated
-
-
-def _task_kind(value: object) -> str:
-    if isinstance(value, GeneratedTask) or (isinstance(value, Mapping) and "generated" in value):
-        return "generated"
-    return "files"
-
-
-TaskSpec = Annotated[Annotated[GeneratedTask, Tag("generated")] | Annotated[FilesTask, Tag("files")], Discriminator(_task_kind)]
-
-
 class FineTune(Spec):
     """Fine-tuning with transformers' Trainer; checkpoints are kept at the given steps, and at the end."""
 
-    steps: int = Field(..., ge=1)
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps"
+    )
     batch: int = Field(32, ge=1)
     learning_rate: float = Field(5e-5, gt=0)
     warmup: int = Field(0, ge=0, description="steps")
@@ -150,14 +56,39 @@ class FineTune(Spec):
 
     @model_validator(mode="after")
     def _within(self) -> Self:
-        beyond = [c for c in self.checkpoints if c > self.steps]
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give exactly one of 'steps' and 'epochs'")
+        beyond = [] if self.steps is None else [c for c in self.checkpoints if c > self.steps]
         if beyond:
             raise ValueError(f"checkpoints {beyond} lie beyond the last step, {self.steps}")
         return self
 
+    def resolved(self, examples: int) -> FineTune:
+        """With steps instead of epochs; `examples` are those of the training set."""
+        if self.epochs is None:
+            return self
+        batches = round(examples * self.epochs / self.batch, 6)  # 1.1 * 100 is a little above 110
+        steps = max(1, math.ceil(batches))
+        beyond = [c for c in self.checkpoints if c > steps]
+        if beyond:
+            raise InputError(
+                f"fine_tune.checkpoints: {beyond} lie beyond the last step, {steps} "
+                f"({self.epochs:g} epochs of {examples} examples, {self.batch} in a batch)"
+            )
+        return self.model_copy(update={"steps": steps, "epochs": None})
+
+    @property
+    def last(self) -> int:
+        """The last step."""
+        if self.steps is None:
+            raise InputError(
+                "fine_tune.epochs: how many steps they are depends on the examples; resolved(examples) counts them"
+            )
+        return self.steps
+
     @property
     def kept(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.checkpoints, self.steps}))
+        return tuple(sorted({*self.checkpoints, self.last}))
 
 
 class L0(Spec):
@@ -332,14 +263,26 @@ class StudySpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _right_answers(self) -> Self:
+        if self.task.metric != "accuracy":
+            cola = isinstance(self.task, GlueTask) and self.task.glue == "cola"
+            instead = "; to count right answers, give train and validation with layout: cola" if cola else ""
+            raise ValueError(
+                f"task: this study counts right answers; metric {self.task.metric} is for a lottery study{instead}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _grid(self) -> Self:
         if self.effective_size is None or self.effective_size.checkpoints == "all":
             return self
-        kept = self.fine_tune.kept if self.fine_tune else (0,)
+        tuned = self.fine_tune
+        kept = (0,) if tuned is None else tuned.checkpoints if tuned.steps is None else tuned.kept
         missing = [c for c in self.effective_size.checkpoints if c not in kept]
         if missing:
+            known = [*map(str, kept), *(["the last one"] if tuned and tuned.steps is None else [])]
             raise ValueError(
-                f"effective_size.checkpoints: step {missing[0]} is not kept; kept are {', '.join(map(str, kept))}. "
+                f"effective_size.checkpoints: step {missing[0]} is not kept; kept are {', '.join(known)}. "
                 "Add it to fine_tune.checkpoints"
             )
         return self

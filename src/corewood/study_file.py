@@ -10,7 +10,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from corewood.errors import InputError, StudyError, nearest
-from corewood.spec import FilesTask, GeneratedTask, StudySpec
+from corewood.spec import StudySpec
+from corewood.spec_lottery import LotterySpec
+from corewood.spec_tasks import TASK_KINDS
+
+AnyStudy = StudySpec | LotterySpec
+KINDS: dict[str, type[StudySpec] | type[LotterySpec]] = {"core": StudySpec, "lottery": LotterySpec}
 
 
 class _Loader(yaml.SafeLoader):
@@ -28,7 +33,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
+def read_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> AnyStudy:
     """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML."""
     path = Path(path)
     try:
@@ -42,7 +47,15 @@ def read_study(path: str | Path, changes: list[str] | None = None, presets: list
     return parse_study(text, str(path), changes, presets)
 
 
-def parse_study(text: str, source: str, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
+def read_core_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
+    """As `read_study`, where only studies of subnetworks on cases will do."""
+    spec = read_study(path, changes, presets)
+    if isinstance(spec, LotterySpec):
+        raise InputError(f"{path}: is a lottery; this needs a study with a search and challenge cases")
+    return spec
+
+
+def parse_study(text: str, source: str, changes: list[str] | None = None, presets: list[str] | None = None) -> AnyStudy:
     try:
         raw = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, TypeError) as problem:  # TypeError: a mapping or list as a key
@@ -61,10 +74,13 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
             _put(raw, str(key), value, f"presets.{name}.{key}")
     for change in changes or []:
         _apply(raw, change)
+    asked = str(raw.pop("kind", "core"))
+    if asked not in KINDS:
+        raise StudyError(source, [f"kind: {asked!r} is no kind of study; it is core (the default) or lottery"])
     try:
-        return StudySpec.model_validate(raw)
+        return KINDS[asked].model_validate(raw)
     except ValidationError as problem:
-        raise StudyError(source, [_mistake(e) for e in problem.errors(include_url=False)]) from None
+        raise StudyError(source, [_mistake(e, KINDS[asked]) for e in problem.errors(include_url=False)]) from None
 
 
 def _apply(raw: dict[Any, Any], change: str) -> None:
@@ -90,12 +106,13 @@ def _put(raw: dict[Any, Any], key: str, value: object, who: str) -> None:
     place[last] = value
 
 
-def _mistake(error: Any) -> str:
+def _mistake(error: Any, study: type[BaseModel]) -> str:
     """One pydantic error as 'key: what is wrong', with the nearest allowed key where a name is unknown."""
-    location = [p for p in error["loc"] if p not in ("generated", "files")]
+    tag = tag_place(error["loc"])
+    location = [p for place, p in enumerate(error["loc"]) if place != tag]
     key = ".".join(str(p) for p in location)
     if error["type"] == "extra_forbidden":
-        allowed = list(_fields_at(error["loc"][:-1]))
+        allowed = list(_fields_at(error["loc"][:-1], study))
         hint = nearest(str(error["loc"][-1]), allowed) or f" Allowed here: {', '.join(allowed)}."
         return f"{key}: unknown key.{hint}"
     if error["type"] == "missing":
@@ -108,12 +125,17 @@ def _mistake(error: Any) -> str:
     return f"{key}: {message}{shown}" if key else message
 
 
-def _fields_at(location: tuple[int | str, ...]) -> Iterator[str]:
-    classes: list[type[BaseModel]] = [StudySpec]
-    for part in location:
+def tag_place(location: tuple[int | str, ...]) -> int | None:
+    """Where the kind of a task stands in the place of a mistake: after `task`, or after a name in `tasks`. It is no key."""
+    return {"task": 1, "tasks": 2}.get(str(location[0])) if location else None
+
+
+def _fields_at(location: tuple[int | str, ...], study: type[BaseModel]) -> Iterator[str]:
+    classes: list[type[BaseModel]] = [study]
+    for place, part in enumerate(location):
         deeper = [c for cls in classes if part in cls.model_fields for c in _classes(cls.model_fields[str(part)])]
-        if part in ("generated", "files"):  # the tag of the union, not a key
-            deeper = [GeneratedTask if part == "generated" else FilesTask]
+        if place == tag_place(location):
+            deeper = [TASK_KINDS[str(part)]]
         classes = deeper or classes
     for cls in classes:
         yield from cls.model_fields

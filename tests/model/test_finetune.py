@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
-from corewood.errors import JobError
+from corewood.errors import InputError, JobError
 from corewood.model import finetune
-from corewood.model.finetune import fine_tune
+from corewood.model.finetune import as_targets, fine_tune
 from corewood.model.gates import gated
-from corewood.model.load import Model
+from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.spec import FineTune
 
@@ -95,4 +95,55 @@ def test_a_loss_that_is_not_a_number_stops_with_advice(tmp_path: Path) -> None:
     with torch.no_grad():
         model.net.classifier.weight.fill_(float("nan"))
     with pytest.raises(JobError, match=r"not a number at step 1; lower fine_tune.learning_rate"):
+        fine_tune(model, train, gold, SETTINGS, tmp_path)
+
+
+SCORES = np.array(
+    [
+        len(set(a.lower().split()) & set(b.lower().split())) / 2
+        for a, b in zip(TRAIN.frame["first"], TRAIN.frame["second"], strict=True)
+    ]
+)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_the_loss_of_numbers_is_their_squared_error(family: str) -> None:
+    model = tiny.model(family, labels=("score",), problem_type="regression")
+    assert TRAIN is not None
+    train = encode(TRAIN, model.tokenizer, model.max_length)
+    targets = as_targets(SCORES, model)
+    assert (targets.dtype, targets.shape) == (torch.float32, (400,))
+    batch = np.arange(9)
+    with torch.inference_mode():
+        found = model.net(**train.batch(batch), labels=targets[batch])
+    assert found.logits.shape == (9, 1)
+    assert float(found.loss) == pytest.approx(float(np.mean((found.logits[:, 0].numpy() - SCORES[batch]) ** 2)), rel=1e-5)
+
+
+def test_a_model_learns_numbers(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path / "base")
+    model = load(str(tmp_path / "base"), labels=("score",), new_head=True, check=False)
+    assert TRAIN is not None
+    train = encode(TRAIN, model.tokenizer, 64)
+
+    def error() -> float:
+        with torch.inference_mode():
+            return float(np.mean((model.net(**train.batch(np.arange(400))).logits[:, 0].numpy() - SCORES) ** 2))
+
+    before = error()
+    settings = FineTune.model_validate({"epochs": 8, "batch": 16, "learning_rate": 2e-3, "checkpoints": (4,)})
+    kept = fine_tune(model, train, SCORES, settings, tmp_path / "scratch")
+    assert sorted(kept) == [4, 200]  # 8 epochs of 400 examples, 16 in a batch
+    assert error() < 0.5 * before
+    assert error() < np.var(SCORES)  # better than always saying the mean
+    again = load(str(kept[200]), tokenizer=str(tmp_path / "base"), check=False)
+    assert again.net.config.problem_type == "regression"
+
+
+def test_numbers_and_classes_are_not_mixed_up(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    with pytest.raises(InputError, match=r"need a model with one output, this one has 2; load it with labels="):
+        fine_tune(model, train, SCORES, SETTINGS, tmp_path)
+    model, train, gold = prepared(labels=("only",))
+    with pytest.raises(InputError, match="a class alone leaves nothing to learn"):
         fine_tune(model, train, gold, SETTINGS, tmp_path)

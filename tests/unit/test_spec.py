@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from corewood.errors import InputError, StudyError
-from corewood.spec import L0, SearchSpec, kept_units
+from corewood.spec import L0, FineTune, GlueTask, SearchSpec, kept_units
 from corewood.study_file import parse_study, read_study
 
 ROOT = Path(__file__).parents[2]
@@ -198,3 +198,60 @@ def test_what_ablations_and_attention_refuse() -> None:
     assert spec.attention.texts == (("One text.",), ("a", "b"))
     with pytest.raises(InputError, match="It has: 2024"):
         parse_study(GOOD + "presets: {2024: {seed: 1}}\n", "mine.yaml", None, ["small"])
+
+
+GLUE = "name: a\nmodel: b\ntask: {glue: GLUE}\nsearch: {sparsity: 0.5}\n"
+
+
+def test_a_set_of_glue_in_a_study() -> None:
+    spec = parse_study(GLUE.replace("GLUE", "rte, folder: data/RTE, train_limit: 9"), "x", ["task.validation_limit=5"])
+    assert isinstance(spec.task, GlueTask)
+    assert (spec.task.name, spec.task.metric, spec.task.validation_limit) == ("rte", "accuracy", 5)
+    assert parse_study(GLUE.replace("GLUE", "rte") + "fine_tune: {steps: 3}\n", "x").fine_tune is not None
+    assert "task.glue: Input should be 'cola', 'sst2'" in mistakes(GLUE.replace("GLUE", "glu"))
+    assert "task.foldr: unknown key. Did you mean 'folder'?" in mistakes(GLUE.replace("GLUE", "rte, foldr: x"))
+    assert "task: revision: belongs to the hub set" in mistakes(GLUE.replace("GLUE", "rte, folder: x, revision: y"))
+    assert "task.generated: Input should be 'overlap'" in mistakes(GLUE.replace("glue: GLUE", "generated: overlop"))
+    wrong = "task.challenge.files.lable: unknown key. Did you mean 'label'?"
+    assert wrong in mistakes(GLUE.replace("GLUE", "rte, challenge: {files: {path: x, layout: rte, lable: y}}"))
+
+
+def test_a_study_of_right_answers_refuses_other_metrics() -> None:
+    said = mistakes(GLUE.replace("GLUE", "cola"))
+    assert "this study counts right answers; metric matthews is for a lottery study; to count right answers" in said
+    assert "metric pearson is for a lottery study" in mistakes(GLUE.replace("GLUE", "stsb"))
+    assert "metric matthews is for a lottery study" in mistakes(GOOD.replace("task:", "task:\n  metric: matthews"))
+    assert parse_study(GOOD.replace("task:", "task:\n  metric: accuracy"), "x").task.metric == "accuracy"
+    assert parse_study(GLUE.replace("glue: GLUE", "generated: overlap"), "x").task.metric == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("examples", "epochs", "batch", "steps"),
+    [(8551, 3, 32, 802), (64, 1, 32, 2), (65, 1, 32, 3), (100, 1.1, 10, 11), (10, 0.01, 32, 1), (2490, 0.5, 32, 39)],
+)
+def test_epochs_become_steps(examples: int, epochs: float, batch: int, steps: int) -> None:
+    settings = FineTune.model_validate({"epochs": epochs, "batch": batch, "seed": 4}).resolved(examples)
+    assert settings == FineTune.model_validate({"steps": steps, "batch": batch, "seed": 4})
+    assert settings.kept == (steps,)
+
+
+def test_steps_or_epochs_and_not_both() -> None:
+    for both in ({}, {"steps": 3, "epochs": 1}):
+        with pytest.raises(ValueError, match="give exactly one of 'steps' and 'epochs'"):
+            FineTune.model_validate(both)
+    given = FineTune.model_validate({"steps": 7, "checkpoints": [3]})
+    assert given.resolved(1000) is given
+    long = FineTune.model_validate({"epochs": 2, "batch": 10, "checkpoints": [5, 30]})
+    assert long.resolved(150).kept == (5, 30)
+    with pytest.raises(InputError, match=r"checkpoints: \[30\] lie beyond the last step, 20 \(2 epochs of 100 examples, 10 in"):
+        long.resolved(100)
+    with pytest.raises(InputError, match=r"resolved\(examples\) counts them"):
+        _ = long.kept
+
+
+def test_epochs_in_a_study_with_a_grid() -> None:
+    study = GLUE.replace("glue: GLUE", "generated: overlap") + "fine_tune: {epochs: 2, checkpoints: [5]}\n"
+    grid = "effective_size: {sparsity: [0.2], checkpoints: [5]}\n"
+    assert parse_study(study + grid, "x").effective_size is not None
+    assert "step 9 is not kept; kept are 5, the last one. Add it to" in mistakes(study + grid.replace("[5]", "[9]"))
+    assert "fine_tune: give exactly one of" in mistakes(study.replace("epochs: 2, ", ""))

@@ -1,4 +1,4 @@
-"""How often each unit survives, and whether two sparsities agree on it."""
+"""How often each unit survives, and whether masks or sparsities agree on it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import hypergeom, spearmanr
-from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+from scipy.stats import spearmanr
 
+from corewood.analyse.core import DRAWS
+from corewood.analyse.stability import Stability, at_least, fleiss, pairs
+from corewood.analyse.stability import stability as unit_stability
 from corewood.errors import InputError
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 
 
 def frequencies(masks: pd.DataFrame) -> pd.DataFrame:
@@ -44,37 +46,30 @@ def overlap(one: Mask, other: Mask) -> dict[str, float]:
         "share_of_last": shared / second if second else np.nan,
         "jaccard": shared / either if either else np.nan,
         "expected": first * second / total,
-        "p": float(hypergeom.sf(shared - 1, total, first, second)),
+        "p": at_least(shared, total, first, second),
     }
 
 
 def agreement(masks: Sequence[Mask]) -> pd.DataFrame:
-    """Pairwise Jaccard index and Cohen's kappa of heads, beside their values for random masks of the same sizes.
+    """Every two masks, on heads: Jaccard index and Cohen's kappa beside random masks of the same sizes, and whether they
+    share more than those would.
 
-    `fleiss` (the same in every row) is Fleiss' kappa over all masks at once; random masks give about 0.
+    `fleiss` (the same in every row) is Fleiss' kappa over all masks at once; `stability` says more about it.
     """
+    kept = flat_heads(masks)
+    columns = "one other shared shared_expected jaccard jaccard_expected kappa fleiss p p_holm real".split()
+    return pairs(kept).assign(fleiss=fleiss(kept))[columns]
+
+
+def stability(masks: Sequence[Mask], draws: int = DRAWS, seed: int = 0) -> Stability:
+    """How far masks keep the same heads, beside random masks of the same sizes."""
+    kept = flat_heads(masks)
+    layers, heads = masks[0].heads.shape
+    return unit_stability(kept, np.repeat(np.arange(layers), heads), draws, seed)
+
+
+def flat_heads(masks: Sequence[Mask]) -> np.ndarray:
+    """(mask, head) bool"""
     if len(masks) < 2:
         raise InputError("agreement needs at least two masks")
-    flat = np.stack([m.heads.ravel() for m in masks])  # (mask, head)
-    fleiss = fleiss_kappa(aggregate_raters(flat.T.astype(int), n_cat=2)[0])
-    rows = []
-    for i, j in combinations(range(len(flat)), 2):
-        a, b = flat[i], flat[j]
-        both, either = int((a & b).sum()), int((a | b).sum())
-        by_chance = a.mean() * b.mean()
-        expected_both = by_chance * a.size
-        observed = float((a == b).mean())
-        agree = by_chance + (1 - a.mean()) * (1 - b.mean())
-        rows.append(
-            {
-                "one": i,
-                "other": j,
-                "shared": both,
-                "shared_expected": expected_both,
-                "jaccard": both / either if either else np.nan,
-                "jaccard_expected": expected_both / (a.sum() + b.sum() - expected_both) if either else np.nan,
-                "kappa": (observed - agree) / (1 - agree) if agree < 1 else np.nan,
-                "fleiss": float(fleiss),
-            }
-        )
-    return pd.DataFrame(rows)
+    return Masks(masks).heads.reshape(len(masks), -1)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from corewood.cli import compare, demo, doctor, plan, report, run
+from corewood.cli import agree, compare, demo, doctor, plan, report, run
 from corewood.errors import CorewoodError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Start with [bold]corewood demo[/bold]. Exit codes: 0 all done, 1 some jobs failed, 2 something to correct.",
 )
-for module in (demo, run, plan, report, compare, doctor):
+for module in (demo, run, plan, report, compare, agree, doctor):
     app.command(name=module.NAME)(module.command)
 
 

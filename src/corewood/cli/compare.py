@@ -30,9 +30,9 @@ def command(
     from corewood.errors import InputError
     from corewood.store.store import Store
     from corewood.study.compare import compare
-    from corewood.study_file import read_study
+    from corewood.study_file import read_core_study
 
-    specs = read_study(one, set_a, preset_a), read_study(other, set_b, preset_b)
+    specs = read_core_study(one, set_a, preset_a), read_core_study(other, set_b, preset_b)
     table = compare(*specs, (one.parent, other.parent), Store(store))
     console = Console(highlight=False)
     if not console.is_terminal:

@@ -65,7 +65,9 @@ def command(
     console.print(
         f"{len(missing)} of {len(plan.jobs)} jobs to do: about {span(cost.seconds)} with {many} workers on this machine."
     )
-    steps = [f"search {1000 * cost.search:.1f}", *(f"forward on {n} {1000 * v:.1f}" for n, v in cost.forward.items())]
+    steps = [f"forward on {n} {1000 * v:.1f}" for n, v in cost.forward.items()]
+    if cost.search is not None:
+        steps.insert(0, f"search {1000 * cost.search:.1f}")
     if cost.train is not None:
         steps.insert(0, f"fine-tune {1000 * cost.train:.1f}")
     console.print(f"Measured just now, in milliseconds per example: {', '.join(steps)}.", style="dim")

@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from corewood.study.base import Plan
 from corewood.study.engines import Event
 from corewood.study.job import Job
-from corewood.study.plan import Plan
 
 KIND_NAMES = {
     "encode": "encode texts",
@@ -23,6 +23,12 @@ KIND_NAMES = {
     "predict": "evaluate",
     "ablate": "ablate units",
     "attention": "read attention",
+    "importance": "prune by importance",
+    "magnitude": "prune by magnitude",
+    "tickets": "draw tickets",
+    "retrain": "retrain tickets",
+    "pattern_classifier": "learn pattern types",
+    "patterns": "look at patterns",
 }
 
 

@@ -9,7 +9,7 @@ import typer
 from corewood.cli.options import STORE, Changes, Out, Presets, StoreFolder, Study, Workers
 
 if TYPE_CHECKING:
-    from corewood.spec import StudySpec
+    from corewood.study_file import AnyStudy
 
 NAME = "run"
 
@@ -28,7 +28,7 @@ def command(
     run(read_study(study, change, preset), study.parent, store, workers, out)
 
 
-def run(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
+def run(spec: AnyStudy, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
     from corewood.cli.progress import listener
     from corewood.store.store import Store
     from corewood.study.engines import cores, engine

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from corewood.data.task import Split
+from corewood.data.task import Split, Task
 from corewood.errors import InputError
 
+SCORE = ("score",)  # the one output of a regression
 GENERIC = re.compile(r"LABEL_\d+")
 
 
@@ -23,8 +24,20 @@ def named(labels: Sequence[str]) -> bool:
     return not any(GENERIC.fullmatch(label) for label in labels)
 
 
+def classes_of(task: Task) -> tuple[str, ...]:
+    """What the outputs of a model of this task are called: its labels, or the one score."""
+    return task.labels or SCORE
+
+
 def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
     """(class,) which label of the split each class of the model counts as."""
+    if split.regression:
+        if len(classes) != 1:
+            raise InputError(
+                f"{split.name}: its labels are numbers, for which a model needs one output; this one has {len(classes)} "
+                f"({', '.join(classes)}). Fine-tune it on the task, or give a checkpoint that was trained to give a score"
+            )
+        return np.array([0])
     if not named(classes):
         raise InputError(
             f"the checkpoint calls its classes {', '.join(classes)}, so their order is unknown; set model.labels to the "
@@ -56,6 +69,8 @@ def _list(names: Sequence[str]) -> str:
 def describe(classes: Sequence[str], split: Split) -> str:
     """The mapping in words, for the terminal and the store."""
     fold = fold_classes(classes, split)
+    if split.regression:
+        return f"0 {classes[0]}, a number"
     return ", ".join(
         f"{i} {name}" + ("" if normal(name) == normal(split.labels[k]) else f" -> {split.labels[k]}")
         for i, (name, k) in enumerate(zip(classes, fold, strict=True))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corewood.errors import InputError
-from corewood.spec import SourceSpec
+from corewood.spec_tasks import GLUE_LABELS, SourceSpec
 
 NO_ENTAILMENT = {"neutral": "non-entailment", "contradiction": "non-entailment"}
 
@@ -64,26 +64,47 @@ class Known:
     case_names: Mapping[str, str] = field(default_factory=dict)  # spelling in the file -> name in tables and charts
     group_names: Mapping[str, str] = field(default_factory=dict)
     unlabelled: tuple[str, ...] = ()  # labels of rows on which the annotators did not agree: left out
+    numbers: tuple[str, ...] = ()  # names of the labels 0, 1, ..., where a file has those
+    bare: tuple[str, ...] = ()  # the columns of a file without a header
     broken: str = "refuse"
     bytes_literals: bool = False  # texts may stand as b'...', as PAWS' own script writes them
 
 
 NLI_TEXT = (("premise", "hypothesis"), ("sentence1", "sentence2"))
+PAIR = (("sentence1", "sentence2"),)
+HIDDEN = ("-1", "-1.0")  # the hub's label of rows whose label is kept secret
 LAYOUTS: dict[str, Known] = {
-    "mnli": Known(NLI_TEXT, ("label", "gold_label"), unlabelled=("-", "-1")),
-    "hans": Known(
-        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"}, NO_ENTAILMENT,
-        "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
+    "cola": Known(
+        (("sentence",),), ("label",), numbers=GLUE_LABELS["cola"], unlabelled=HIDDEN,
+        bare=("source", "label", "star", "sentence"),
     ),
+    "sst2": Known((("sentence",),), ("label",), numbers=GLUE_LABELS["sst2"], unlabelled=HIDDEN),
+    "mrpc": Known(
+        (*PAIR, ("#1 String", "#2 String")), ("label", "Quality"), numbers=GLUE_LABELS["mrpc"], unlabelled=HIDDEN,
+    ),
+    "stsb": Known(PAIR, ("score", "label"), unlabelled=HIDDEN),
     "qqp": Known(
         (("question1", "question2"),), ("is_duplicate", "label"),
         {"0": "not equivalent", "1": "equivalent", "not_duplicate": "not equivalent", "duplicate": "equivalent"},
         unlabelled=("-1",), broken="drop",
     ),
-    "paws": Known(
-        (("sentence1", "sentence2"),), ("label",), {"0": "not equivalent", "1": "equivalent"}, bytes_literals=True,
+    "mnli": Known(NLI_TEXT, ("label", "gold_label"), numbers=GLUE_LABELS["mnli"], unlabelled=("-", "-1")),
+    "qnli": Known((("question", "sentence"),), ("label",), numbers=GLUE_LABELS["qnli"], unlabelled=HIDDEN),
+    "rte": Known(PAIR, ("label",), numbers=GLUE_LABELS["rte"], unlabelled=HIDDEN),
+    "wnli": Known(PAIR, ("label",), numbers=GLUE_LABELS["wnli"], unlabelled=HIDDEN),
+    "hans": Known(
+        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"}, NO_ENTAILMENT,
+        "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
     ),
+    "paws": Known(PAIR, ("label",), {"0": "not equivalent", "1": "equivalent"}, bytes_literals=True),
 }  # fmt: skip
+
+
+def has_header(source: SourceSpec, first: Sequence[str]) -> bool:
+    """Whether a file begins with the names of its columns. Only files of a layout that knows better may begin without."""
+    known = LAYOUTS[source.layout] if source.layout else None
+    wanted = (source.text,) if source.text or known is None else known.text
+    return known is None or not known.bare or any(set(first).issuperset(names) for names in wanted)
 
 
 def lay_out(source: SourceSpec, columns: Sequence[str], where: str) -> tuple[SourceSpec, Known]:

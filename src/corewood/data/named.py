@@ -13,20 +13,21 @@ from corewood.data.overlap import overlap
 from corewood.data.read import check_labels, read_split
 from corewood.data.task import Split, Task
 from corewood.errors import InputError, nearest
-from corewood.spec import FilesTask, GeneratedTask, SourceSpec
+from corewood.spec_tasks import GLUE_LABELS, GLUE_METRICS, FilesTask, GeneratedTask, GlueTask, SourceSpec
 
 # name -> labels, and the layout of each split unless its entry says otherwise
 KNOWN: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "mnli": (("entailment", "neutral", "contradiction"), {"train": "mnli", "validation": "mnli", "hans": "hans"}),
-    "qqp": (("not equivalent", "equivalent"), {"train": "qqp", "validation": "qqp", "paws": "paws"}),
+    name: (labels, {"train": name, "validation": name}) for name, labels in GLUE_LABELS.items()
 }
+KNOWN["mnli"][1]["hans"] = "hans"
+KNOWN["qqp"][1]["paws"] = "paws"
 
 
 def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, seed: int = 0, **settings: Any) -> Task:
     """A task by name.
 
     cw.task("overlap")                       the generated one; settings are those of a study's generated task
-    cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})      also: qqp with paws
+    cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})      also: qqp with paws, and all other sets of GLUE
     cw.task("anything", files={"validation": {"path": ..., "text": [...], "label": ...}, ...})
 
     In `files`, "train" and "validation" are what they say, any other name is a challenge set. A plain path is read with the
@@ -51,6 +52,7 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
     spec = FilesTask(
         name=name,
         labels=settings.get("labels", labels),
+        metric=settings.get("metric", GLUE_METRICS.get(name, "accuracy")),
         train=(sources["train"],) if "train" in sources else (),
         validation=sources["validation"],
         challenge=challenge,
@@ -58,14 +60,17 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
     return read_task(spec, Path(), seed)[0]
 
 
-def read_task(spec: FilesTask | GeneratedTask, base: Path, seed: int) -> tuple[Task, list[str]]:
+def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int) -> tuple[Task, list[str]]:
     """The task of a study, and notes on its files."""
     if isinstance(spec, GeneratedTask):
         return overlap(spec.seed, spec.train, spec.validation, spec.per_case, spec.counter), []
+    if isinstance(spec, GlueTask):
+        spec = spec.files()
+    regression = spec.metric == "pearson"
     notes: list[str] = []
 
     def read(name: str, source: SourceSpec) -> Split:
-        split, said = read_split(name, source, base, seed)
+        split, said = read_split(name, source, base, seed, regression)
         notes.extend(said)
         return split
 
@@ -91,4 +96,4 @@ def read_task(spec: FilesTask | GeneratedTask, base: Path, seed: int) -> tuple[T
         fold = {normal(one): other for one, other in split.fold.items()}
         wanted = tuple(dict.fromkeys(fold.get(normal(label), label) for label in labels))
         challenge[name] = check_labels(split, wanted, f"task.challenge.{name}")
-    return Task(spec.name, labels, train, validation, challenge), notes
+    return Task(spec.name, labels, train, validation, challenge, spec.metric), notes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import normal
-from corewood.data.layouts import LAYOUTS, Known, lay_out
+from corewood.data.layouts import LAYOUTS, Known, has_header, lay_out
 from corewood.data.task import ALL, FOCUS, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
@@ -23,8 +25,13 @@ FORMATS = {
 }  # fmt: skip
 
 
-def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: int = 0) -> tuple[Split, list[str]]:
-    """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone."""
+def read_split(
+    name: str, source: SourceSpec, base: Path | None = None, seed: int = 0, regression: bool = False
+) -> tuple[Split, list[str]]:
+    """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone.
+
+    The labels of a regression are numbers; the split then has no names of labels.
+    """
     where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
     frame, classes, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
     if frame.empty:
@@ -48,11 +55,15 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
         if known.bytes_literals:
             made[part] = made[part].map(plain_text)
     assert source.label is not None
-    made["label"] = label_names(frame[source.label], source, names, where, name)
+    if regression:
+        made["label"] = label_numbers(frame[source.label], source, where)
+    else:
+        made["label"] = label_names(frame[source.label], source, names, known, where, name)
     for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
         if wanted:
             made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
-    tidy = pd.DataFrame({part: column.astype(str) for part, column in made.items()}).reset_index(drop=True)
+    columns = {part: c if part == "label" and regression else c.astype(str) for part, c in made.items()}
+    tidy = pd.DataFrame(columns).reset_index(drop=True)
     for taken, meaning in ((ALL, "all cases"), (FOCUS, "the cases in focus")) if source.case else ():
         if (tidy["case"] == taken).any():
             raise InputError(
@@ -62,9 +73,11 @@ def read_split(name: str, source: SourceSpec, base: Path | None = None, seed: in
         tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"
     )
     if known.group_names and "group" in tidy:  # first by heuristic, then by the right answer
-        tidy["group"] = tidy["group"] + ", " + tidy["label"]
+        tidy["group"] = tidy["group"] + ", " + tidy["label"].astype(str)
     tidy = tidy.iloc[drawn(tidy, source.limit, seed)].reset_index(drop=True)
     check_cases(tidy, f"task.{name}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
+    if regression:
+        return Split(name, tidy, ()), notes
     return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
 
 
@@ -132,8 +145,27 @@ def locate(source: SourceSpec, base: Path | None) -> Path:
     return path
 
 
-def label_names(column: Any, source: SourceSpec, names: list[str] | None, where: str, split: str) -> Any:
-    """Values of the file -> names: by the set's own class names, then by the study's `labels`."""
+def label_numbers(column: Any, source: SourceSpec, where: str) -> Any:
+    """The scores of a regression."""
+    numbers = column.astype(str).map(as_number)  # by way of text: a 32-bit 3.8 is 3.8, not 3.799999952
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise InputError(
+            f"{where}: row {column.index[bad[0]] + 1} has {str(column.iloc[bad[0]])!r} in column {source.label!r}, which is "
+            "no finite number; metric pearson needs one in every row: correct it or remove the row"
+        )
+    return numbers
+
+
+def as_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def label_names(column: Any, source: SourceSpec, names: list[str] | None, known: Known, where: str, split: str) -> Any:
+    """Values of the file -> names: by the set's own class names or those of its layout, then by the study's `labels`."""
     empty = np.flatnonzero(column.isna() | (column.astype(str).str.strip() == ""))
     if len(empty):
         raise InputError(f"{where}: row {column.index[empty[0]] + 1} has no label in column {source.label!r}")
@@ -145,21 +177,34 @@ def label_names(column: Any, source: SourceSpec, names: list[str] | None, where:
             raise InputError(f"{where}: label {bad[0]} has no name in the set (names: {', '.join(names)}); filter such rows")
         column = column.map(lambda v: names[int(v)])
     column = column.astype(str)
+    if known.numbers and names is None:
+        column = column.map(lambda v: v if v in source.labels else number_name(v, known.numbers, where))
     if source.labels:
-        known = {**source.labels}
-        strangers = [v for v in column.unique() if v not in known and v not in known.values()]
+        given = {**source.labels}
+        strangers = [v for v in column.unique() if v not in given and v not in given.values()]
         if strangers:
             row = int(column.index[column == strangers[0]][0]) + 1
             raise InputError(
                 f"{where}: row {row} has the label {strangers[0]!r}, which task.{split}.labels does not name "
-                f"(it names {', '.join(map(repr, known))}); add it there or remove the row"
+                f"(it names {', '.join(map(repr, given))}); add it there or remove the row"
             )
-        column = column.map(lambda v: known.get(v, v))
+        column = column.map(lambda v: given.get(v, v))
     return column
+
+
+def number_name(value: str, names: Sequence[str], where: str) -> str:
+    """Files that say 0, 1, ... mean the names of the layout; files that say the names are taken at their word."""
+    if not value.isdecimal():
+        return value
+    if int(value) >= len(names):
+        raise InputError(f"{where}: label {value} has no name in the set (names: {', '.join(names)}); filter such rows")
+    return names[int(value)]
 
 
 def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
     """Refuse labels the task does not have; spell the others as the task does."""
+    if split.regression:
+        return split
     spelling = {normal(label): label for label in labels}
     strangers = [label for label in split.labels if normal(label) not in spelling]
     if strangers:
@@ -204,7 +249,7 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
     if kind == "csv":
         return csv_rows(path, text), {}, []
     drop = source.broken == "drop" or (source.layout is not None and LAYOUTS[source.layout].broken == "drop")
-    frame, notes = tsv_rows(path, text, drop)
+    frame, notes = tsv_rows(path, text, source, drop)
     return frame, {}, notes
 
 
@@ -260,13 +305,19 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header)
 
 
-def tsv_rows(path: Path, text: str, drop: bool = False) -> tuple[pd.DataFrame, list[str]]:
+def tsv_rows(path: Path, text: str, source: SourceSpec, drop: bool = False) -> tuple[pd.DataFrame, list[str]]:
     """Tabs separate, nothing else: a quote is a character. Files whose fields are quoted are recognised by that."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
         return pd.DataFrame(), []
-    header = rows[0][1]
+    if has_header(source, rows[0][1]):
+        header = rows.pop(0)[1]
+        expected = f"the header {len(header)}"
+    else:
+        assert source.layout is not None
+        header = list(LAYOUTS[source.layout].bare)
+        expected = f"a file of layout {source.layout} without a header {len(header)} ({', '.join(header)})"
     notes = []
     broken = [number for number, row in rows if len(row) != len(header)]
     if broken and drop:
@@ -275,13 +326,13 @@ def tsv_rows(path: Path, text: str, drop: bool = False) -> tuple[pd.DataFrame, l
     for number, row in rows:
         if len(row) != len(header):
             raise InputError(
-                f"{path}: line {number} has {len(row)} fields, the header {len(header)}; "
+                f"{path}: line {number} has {len(row)} fields, {expected}; "
                 "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
             )
     odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
     if odd:
         notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")
-    return pd.DataFrame([row for _, row in rows[1:]], columns=header), notes
+    return pd.DataFrame([row for _, row in rows], columns=header), notes
 
 
 def arrow_rows(path: Path, source: SourceSpec) -> Rows:

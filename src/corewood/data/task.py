@@ -19,7 +19,8 @@ class Split:
 
     `frame` has the columns first, second (absent for single sentences), label, case and group (both may be absent).
     `labels` are the names used in `label`. `fold` says which of them each label of the *task* counts as, when the
-    two differ: on HANS, neutral and contradiction both count as non-entailment.
+    two differ: on HANS, neutral and contradiction both count as non-entailment. A split without labels is a regression:
+    its `label` holds numbers.
     """
 
     name: str
@@ -31,8 +32,14 @@ class Split:
         return len(self.frame)
 
     @property
+    def regression(self) -> bool:
+        return self.labels == ()
+
+    @property
     def gold(self) -> np.ndarray:
-        """(example,) index of the right label in `labels`."""
+        """(example,) index of the right label in `labels`; for a regression the numbers themselves, float64."""
+        if self.regression:
+            return self.frame["label"].to_numpy(np.float64)
         return pd.Categorical(self.frame["label"], categories=list(self.labels)).codes.astype(np.int64)
 
     @property
@@ -40,6 +47,9 @@ class Split:
         return self.frame.get("case")
 
     def _repr_html_(self) -> str:
+        if self.regression:
+            low, mean, high = self.gold.min(), self.gold.mean(), self.gold.max()
+            return f"<b>{self.name}</b>: {len(self)} examples, scores from {low:g} to {high:g}, {mean:.3g} on average"
         by = ["case", "label"] if "case" in self.frame else ["label"]
         counts = self.frame.groupby(by, sort=False).size().rename("examples").reset_index()
         return f"<b>{self.name}</b>: {len(self)} examples{counts.to_html(index=False)}"
@@ -54,6 +64,7 @@ class Task:
     train: Split | None
     validation: Split
     challenge: Mapping[str, Split]
+    metric: str = "accuracy"  # or matthews; or pearson, when the labels are numbers
 
     @property
     def splits(self) -> dict[str, Split]:

@@ -78,9 +78,8 @@ def eager(model: Model) -> Iterator[None]:
         model.net.set_attn_implementation(before)
 
 
-@torch.inference_mode()
-def attention_of(model: Model, examples: Sequence[Words]) -> torch.Tensor:
-    """(example, layer, head, query, key), padded to the longest."""
+def batch_of(model: Model, examples: Sequence[Words]) -> dict[str, torch.Tensor]:
+    """Model inputs of these examples, padded to the longest."""
     lengths = np.array([len(w.ids) for w in examples])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     types = None
@@ -88,8 +87,14 @@ def attention_of(model: Model, examples: Sequence[Words]) -> torch.Tensor:
         types = np.concatenate([sentence_types(w) for w in examples])
     pad = model.tokenizer.pad_token_id
     flat = Encoded(np.concatenate([w.ids for w in examples]), types, offsets, 0 if pad is None else int(pad))
+    return flat.batch(np.arange(len(examples)), model.device)
+
+
+@torch.inference_mode()
+def attention_of(model: Model, examples: Sequence[Words]) -> torch.Tensor:
+    """(example, layer, head, query, key), padded to the longest."""
     with eager(model):
-        given = model.net(**flat.batch(np.arange(len(examples)), model.device), output_attentions=True).attentions
+        given = model.net(**batch_of(model, examples), output_attentions=True).attentions
     if not given or given[0] is None:
         raise InputError(f"model {model.name}: it does not hand out its attention")
     return torch.stack([layer.float().cpu() for layer in given], 1)

@@ -1,19 +1,22 @@
-"""From logits to facts: accuracy with its interval, agreement with the full model, KL to it."""
+"""From logits to facts: a task's metric with its interval, accuracy by case, agreement with the full model, KL to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import log_softmax
-from scipy.stats import norm
+from scipy.stats import norm, pearsonr
 
 from corewood.data.labels import fold_classes
 from corewood.data.task import ALL, Split
+from corewood.errors import InputError
 
 LEVEL = 0.95
+ROUNDING = 1e-6  # outputs that differ by less than this share are the same number, but for 32-bit rounding
 
 
 def wilson(correct: Any, n: Any, level: float = LEVEL) -> tuple[Any, Any]:
@@ -48,6 +51,8 @@ def parts(split: Split) -> Iterator[tuple[str, str, np.ndarray]]:
 
 def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.ndarray | None = None) -> pd.DataFrame:
     """One row per case: case, group, gold, n, correct, value, low, high and, beside the full model, agreement and kl."""
+    if split.regression:
+        raise InputError(f"{split.name}: its labels are numbers, which nobody hits exactly; judge them with metric pearson")
     fold = fold_classes(classes, split)
     guess = predicted(logits, fold)
     right = guess == split.gold
@@ -73,3 +78,92 @@ def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.
             }
         )
     return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number for a model on a set, with its 95 % interval; `note` says what a reader must know about it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    note: str = ""
+
+
+def score(metric: str, logits: np.ndarray, gold: np.ndarray, draws: int = 2000) -> Score:
+    """`logits` are (example, class), `gold` (example,) indices of those classes, or numbers for pearson.
+
+    `draws` are those of the bootstrap, for matthews alone; without any its interval is left open.
+    """
+    if metric not in SCORES:
+        raise InputError(f"metric {metric!r}: the metrics are {', '.join(SCORES)}")
+    if logits.ndim != 2 or gold.shape != logits.shape[:1] or len(gold) == 0:
+        raise InputError(f"metric {metric}: logits of shape {logits.shape} do not go with {gold.shape} labels")
+    if metric != "pearson" and not (gold.dtype.kind in "iu" and 0 <= gold.min() <= gold.max() < logits.shape[1]):
+        raise InputError(f"metric {metric}: labels must be indices of the {logits.shape[1]} classes that the model has")
+    if not np.isfinite(logits).all():
+        return undefined(len(gold), "some of the model's outputs are not finite numbers")
+    return SCORES[metric](logits.astype(np.float64), gold, draws)
+
+
+def undefined(n: int, note: str) -> Score:
+    return Score(np.nan, np.nan, np.nan, n, note)
+
+
+def score_accuracy(logits: np.ndarray, gold: np.ndarray, draws: int) -> Score:
+    correct, n = int((logits.argmax(-1) == gold).sum()), len(gold)
+    low, high = wilson(correct, n)
+    return Score(correct / n, float(low), float(high), n)
+
+
+def score_matthews(logits: np.ndarray, gold: np.ndarray, draws: int) -> Score:
+    """The interval is that of a bootstrap over examples: new confusion tables are drawn from the one that was seen."""
+    from sklearn.metrics import matthews_corrcoef
+
+    guess, classes, n = logits.argmax(-1), logits.shape[1], len(gold)
+    table = np.bincount(gold * classes + guess, minlength=classes**2)  # (gold * guess,)
+    low = high = np.nan
+    if draws:
+        drawn = np.random.default_rng(0).multinomial(n, table / n, size=draws).reshape(draws, classes, classes)
+        low, high = np.quantile(matthews(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    for who, labels in (("one class predicted", guess), ("one class in the labels", gold)):
+        if (labels == labels[0]).all():
+            return Score(0.0, float(low), float(high), n, f"{who}: Matthews counts as 0")
+    return Score(float(matthews_corrcoef(gold, guess)), float(low), float(high), n)
+
+
+def matthews(tables: np.ndarray) -> np.ndarray:
+    """(table,) Matthews' correlation of (table, gold, guess) counts; 0 where one class is all there is."""
+    tables = tables.astype(np.float64)
+    gold, guess, n = tables.sum(2), tables.sum(1), tables.sum((1, 2))
+    together = np.trace(tables, axis1=1, axis2=2) * n - (gold * guess).sum(-1)
+    apart = np.sqrt((n**2 - (gold**2).sum(-1)) * (n**2 - (guess**2).sum(-1)))
+    return np.asarray(np.divide(together, apart, out=np.zeros_like(together), where=apart > 0))
+
+
+def score_pearson(logits: np.ndarray, gold: np.ndarray, draws: int) -> Score:
+    """The interval is Fisher's."""
+    if logits.shape[1] != 1:
+        raise InputError(f"metric pearson: needs a model with one output; this one has {logits.shape[1]}")
+    guess, n = logits[:, 0], len(gold)
+    if n < 3:
+        return undefined(n, f"{n} examples are too few for Pearson's correlation")
+    for who, values in (("predictions", guess), ("labels", gold)):
+        if np.ptp(values) <= ROUNDING * np.abs(values).max():
+            return undefined(n, f"the {who} are all the same: Pearson's correlation is not defined")
+    found = pearsonr(guess, gold)
+    low, high = found.confidence_interval(LEVEL)
+    return Score(float(found.statistic), float(low), float(high), n)
+
+
+SCORES = {"accuracy": score_accuracy, "matthews": score_matthews, "pearson": score_pearson}
+
+
+def baseline(metric: str, train_gold: np.ndarray, gold: np.ndarray) -> Score:
+    """What a model gets that always says the most frequent class of training."""
+    if metric == "pearson":
+        return undefined(len(gold), "whoever always says the same has no correlation with anything")
+    classes = int(max(train_gold.max(), gold.max())) + 1
+    always = np.bincount(train_gold, minlength=classes).argmax()
+    return score(metric, np.tile(np.eye(classes)[always], (len(gold), 1)), gold)

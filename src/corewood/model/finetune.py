@@ -21,7 +21,7 @@ import transformers
 from torch.utils.data import Dataset
 
 from corewood.data.encode import Encoded, shuffled
-from corewood.errors import JobError
+from corewood.errors import InputError, JobError
 from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
@@ -36,7 +36,7 @@ class Ordered(Dataset[int]):
     """The training examples in the order they will be seen, as indices."""
 
     def __init__(self, encoded: Encoded, settings: FineTune) -> None:
-        batches = islice(shuffled(encoded.lengths, settings.batch, settings.seed), settings.steps)
+        batches = islice(shuffled(encoded.lengths, settings.batch, settings.seed), settings.last)
         self.order = np.concatenate(list(batches))
 
     def __len__(self) -> int:
@@ -86,6 +86,20 @@ def resume_point(folder: Path) -> Path | None:
     return points[-1] if points else None
 
 
+def as_targets(gold: np.ndarray, model: Model) -> torch.Tensor:
+    """(example,) int64 classes, or float32 numbers for a model with one output."""
+    outputs = len(model.labels)
+    numbers = gold.dtype.kind == "f"
+    if numbers and outputs != 1:
+        raise InputError(
+            f"model {model.name}: labels that are numbers need a model with one output, this one has {outputs}; "
+            'load it with labels=("score",), new_head=True'
+        )
+    if not numbers and outputs == 1:
+        raise InputError(f"model {model.name}: it has one output, and a class alone leaves nothing to learn; give two or more")
+    return torch.from_numpy(gold.astype(np.float32) if numbers else gold)
+
+
 def fine_tune(
     model: Model,
     train: Encoded,
@@ -97,10 +111,13 @@ def fine_tune(
     means: Means | None = None,
     progress: Progress = no_progress,
 ) -> dict[int, Path]:
-    """Train in place. Returns step -> folder with the model at that step; `gold` is (example,) class indices.
+    """Train in place. Returns step -> folder with the model at that step.
 
+    `gold` is (example,): class indices, or numbers for a model with one output, which learns them by their squared error.
     `folder` is scratch: killed at any moment, the same call goes on from its last resume point to the same bits.
     """
+    settings = settings.resolved(len(train))
+    targets = as_targets(gold, model)
     folder.mkdir(parents=True, exist_ok=True)
     kept = {step: folder / f"step-{step}" for step in settings.kept}
     for part in folder.glob("step-*.part"):
@@ -114,7 +131,7 @@ def fine_tune(
     if not all(path.exists() for path in kept.values()):
         arguments = transformers.TrainingArguments(
             output_dir=str(folder),
-            max_steps=settings.steps,
+            max_steps=settings.last,
             per_device_train_batch_size=settings.batch,
             learning_rate=settings.learning_rate,
             warmup_steps=settings.warmup,
@@ -134,9 +151,9 @@ def fine_tune(
 
         def collate(indices: list[int]) -> dict[str, torch.Tensor]:
             chosen = np.asarray(indices)
-            return {**train.batch(chosen), "labels": torch.from_numpy(gold[chosen])}
+            return {**train.batch(chosen), "labels": targets[chosen]}
 
-        keeper = Keeper(model, kept, settings.steps, progress)
+        keeper = Keeper(model, kept, settings.last, progress)
         trainer = transformers.Trainer(
             model=model.net,
             args=arguments,

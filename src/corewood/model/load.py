@@ -181,7 +181,8 @@ def load(
 
     `labels` name the classes in the order of the logits, where the checkpoint's config does not; `tokenizer` is a folder
     of its own, where it does not stand beside the weights. A checkpoint without a
-    classification head gets a new one, drawn by `seed`, only if `new_head` says so: it must then be fine-tuned.
+    classification head gets a new one, drawn by `seed`, only if `new_head` says so: it must then be fine-tuned. A new
+    head with one label gives a number: a regression.
     """
     folder = resolve(source)
     config = read_config(folder, revision)
@@ -194,6 +195,8 @@ def load(
             )
         config.id2label = dict(enumerate(labels))
         config.label2id = {name: i for i, name in enumerate(labels)}
+        if new_head:  # the checkpoint's own loss goes with its head; None: by the kind of labels
+            config.problem_type = "regression" if len(labels) == 1 else None
     config.pad_token_id = words.pad_token_id
     torch.manual_seed(seed)
     try:
@@ -219,6 +222,13 @@ def load(
     if check:
         self_check(model)
     return model
+
+
+def untrained(model: Model, seed: int) -> Model:
+    """A model of the same shape with every weight drawn anew."""
+    torch.manual_seed(seed)
+    net = transformers.AutoModelForSequenceClassification.from_config(model.net.config, dtype=torch.float32)
+    return wrap(net.to(model.device), model.tokenizer, f"{model.name}, untrained", model.max_length)
 
 
 def wrap(net: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str = "model", max_length: int | None = None) -> Model:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from corewood.errors import InputError
-from corewood.model.gates import Means
+from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.spec import Ablation
@@ -42,8 +42,32 @@ def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | 
             setattr(module, name, value)
 
 
-def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | None) -> dict[str, Tensor]:
-    """By their names in the model, the parameters that differ from its own."""
+@contextmanager
+def confined(model: Model, mask: Mask) -> Iterator[Model]:
+    """For training a subnetwork alone: closed units give nothing, and nothing of them learns.
+
+    Where its family allows, the model itself becomes the smaller one and stays so; where not, gates are held for the block.
+    """
+    if mask.vector.all() or model.family.slim == "no":
+        with gated(model, mask, "zero"):
+            yield model
+        return
+    parameters = slim_parameters(model, mask, "zero", None, narrowest=1)
+    for module, name, width in gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []:
+        setattr(module, name, width)
+    for name, value in parameters.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.net.get_submodule(owner), leaf, nn.Parameter(value.clone()))
+    for i in range(model.units.layers):  # of a block that is closed as a whole, what is left must stay zero
+        closed = [model.attention_outs[i].weight] if not mask.heads[i].any() else []
+        closed += [] if mask.mlps[i] else list(model.mlp_outs[i].parameters())
+        for parameter in closed:
+            parameter.requires_grad_(False)
+    yield model
+
+
+def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | None, narrowest: int = 0) -> dict[str, Tensor]:
+    """By their names in the model, the parameters that differ from its own. A closed MLP has `narrowest` columns of zeros."""
     mask.check(model.units)
     means = means or model.means
     if ablate == "mean" and means is None:
@@ -86,7 +110,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
         if not mask.mlps[i]:
             weight, bias = own(model.mlp_outs[i])
             stand_in = torch.zeros_like(bias) if means is None or ablate == "zero" else means.mlps[i].to(bias)
-            left = 1 if transposed else 0  # Conv1D cannot have width zero: one column of zeros
+            left = max(narrowest, int(transposed))  # Conv1D cannot have width zero
             put(model.mlp_outs[i], torch.zeros_like(weight[:, :left]), stand_in)
             for path in row.mlp_in:
                 weight, bias = own(layer.get_submodule(path))

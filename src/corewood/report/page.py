@@ -14,12 +14,21 @@ import altair as alt
 import vl_convert
 import yaml
 
-from corewood.report.sections import Drawn, draw
+from corewood.report.items import Drawn
+from corewood.report.lottery_words import lottery_finding
+from corewood.report.sections import draw
 from corewood.report.style import Tables
 from corewood.report.words import finding
 
 # the release of Vega-Lite that charts are written for, where vl-convert has it
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
+
+
+INTERVALS = {
+    False: "Intervals are Wilson's, 95 %.",
+    True: "Where ways of pruning are compared at the same size it is its mean over non-padding tokens, and intervals, 95 %, "
+    "are those of a bootstrap over seeds and examples.",
+}
 
 
 def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None:
@@ -37,14 +46,15 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
 
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:
     here = files("corewood.report")
-    found = finding(tables, str(about["model"]))
+    found = (lottery_finding if "summary" in tables else finding)(tables, str(about["model"]))
     specs = {d.item.name: d.content.to_dict() for items in sections.values() for d in items if not d.item.table}
     script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
     parts = [
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d) for d in items)
         for name, items in sections.items()
     ]
-    parts.append(f'<h2 class="part" id="provenance">Where this comes from</h2><section>{provenance(about)}</section>')
+    origin = provenance(about, lottery="summary" in tables)
+    parts.append(f'<h2 class="part" id="provenance">Where this comes from</h2><section>{origin}</section>')
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
         title=escape(str(about["title"])),
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
@@ -88,7 +98,7 @@ def holes(tables: Tables) -> str:
     return f'<div class="holes"><b>{len(missing)} jobs have no result</b>, and nothing stands in for them:<ul>{rows}</ul></div>'
 
 
-def provenance(about: Mapping[str, Any]) -> str:
+def provenance(about: Mapping[str, Any], lottery: bool = False) -> str:
     def rows(pairs: Mapping[str, Any]) -> str:
         return (
             "<table>"
@@ -102,7 +112,7 @@ def provenance(about: Mapping[str, Any]) -> str:
         "resample": "its value in another example",
     }
     parts = [
-        f"<p>A removed unit is replaced by {stand_in[about['ablate']]}. Intervals are Wilson's, 95 %. "
+        f"<p>A removed unit is replaced by {stand_in[about['ablate']]}. {INTERVALS[lottery]} "
         f"Cases whose gold label is one and the same measure recall of that label.</p>",
         "<h4>Labels: classes of the model, and what they count as</h4>" + rows(about["labels"]),
         "<h4>Examples</h4>" + rows(about["examples"]),

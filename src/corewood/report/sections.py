@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import altair as alt
 
 from corewood.report.ablation_charts import ablation_chart, interactions_chart
@@ -18,6 +14,8 @@ from corewood.report.accuracy_charts import (
     spread_chart,
 )
 from corewood.report.attention_charts import attention_chart, maps_chart
+from corewood.report.items import Drawn, Item, chart, table
+from corewood.report.lottery_sections import LOTTERY_SECTIONS
 from corewood.report.mask_charts import heads_chart, ranked_chart, sizes_chart, trajectories_chart, two_sparsities_chart
 from corewood.report.style import Tables, styled
 from corewood.report.tables import (
@@ -32,33 +30,7 @@ from corewood.report.tables import (
 )
 from corewood.report.training_charts import core_over_training_chart, dynamics_chart, effective_size_chart
 
-
-@dataclass(frozen=True)
-class Item:
-    """One thing to look at: a chart, or a table in HTML."""
-
-    name: str
-    title: str
-    text: str  # what to see in it, one or two sentences
-    make: Callable[[Tables], Any]
-    table: bool = False
-
-
-@dataclass(frozen=True)
-class Drawn:
-    item: Item
-    content: Any  # an Altair chart, or HTML
-
-
-def chart(name: str, title: str, text: str, make: Callable[[Tables], Any]) -> Item:
-    return Item(name, title, text, make)
-
-
-def table(name: str, title: str, text: str, make: Callable[[Tables], str | None]) -> Item:
-    return Item(name, title, text, make, table=True)
-
-
-SECTIONS: dict[str, tuple[Item, ...]] = {
+CORE_SECTIONS: dict[str, tuple[Item, ...]] = {
     "Subnetworks": (
         chart(
             "spread",
@@ -236,7 +208,8 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
     """Section -> what it shows; sections without data are absent."""
     alt.data_transformers.disable_max_rows()
     made: dict[str, list[Drawn]] = {}
-    for section, items in SECTIONS.items():
+    sections = LOTTERY_SECTIONS if "summary" in tables else CORE_SECTIONS
+    for section, items in sections.items():
         for item in items:
             content = item.make(tables)
             if content is not None:

@@ -9,8 +9,11 @@ import pandas as pd
 from corewood.analyse.generalisation import SEARCH, dynamics, spread
 from corewood.analyse.heads import frequencies, rank_correlations
 from corewood.store.store import Store
-from corewood.study.plan import Plan
+from corewood.study.base import Plan
+from corewood.study.plan_core import CorePlan
+from corewood.study.plan_lottery import LotteryPlan
 from corewood.study.results import Results
+from corewood.study.results_lottery import LotteryResults
 from corewood.study.tables_answers import (
     ablated_values_table,
     ablation_table,
@@ -20,6 +23,7 @@ from corewood.study.tables_answers import (
     variance_table,
 )
 from corewood.study.tables_attention import attention_core_table, attention_table, maps_table
+from corewood.study.tables_lottery import collect_lottery
 from corewood.study.tables_masks import (
     agreement_table,
     core_over_training,
@@ -34,7 +38,16 @@ Tables = dict[str, pd.DataFrame]
 
 def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
     """All tables of a study. `holes` says why jobs are missing, by title."""
-    results = Results(plan, store, holes)
+    if isinstance(plan, LotteryPlan):
+        tables = collect_lottery(LotteryResults(plan, store, holes))
+    else:
+        assert isinstance(plan, CorePlan)
+        tables = collect_core(Results(plan, store, holes))
+    tables["holes"] = pd.DataFrame(sorted(holes.items()), columns=["job", "reason"]).astype(str)
+    return tables
+
+
+def collect_core(results: Results) -> Tables:
     makers: dict[str, Callable[[Results], pd.DataFrame | None]] = {
         "accuracy": lambda r: r.accuracy,
         "masks": masks_table,
@@ -57,6 +70,4 @@ def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
         "attention_maps": maps_table,
         "trajectories": trajectories_table,
     }
-    tables = {name: table for name, make in makers.items() if (table := make(results)) is not None}
-    tables["holes"] = pd.DataFrame(sorted(holes.items()), columns=["job", "reason"]).astype(str)
-    return tables
+    return {name: table for name, make in makers.items() if (table := make(results)) is not None}

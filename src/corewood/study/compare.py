@@ -13,12 +13,12 @@ from corewood.errors import InputError
 from corewood.evaluate.metrics import parts
 from corewood.spec import StudySpec
 from corewood.store.store import Store
-from corewood.study.plan import Plan, make_plan
+from corewood.study.plan_core import CorePlan, make_core_plan
 from corewood.study.results import Results
 from corewood.study.run import holes_of
 
 
-def label_map(plan: Plan, dataset: str) -> dict[str, str]:
+def label_map(plan: CorePlan, dataset: str) -> dict[str, str]:
     """Class of the model -> label of the set it counts as, whatever their order."""
     split = plan.splits[dataset]
     fold = fold_classes(plan.classes, split)
@@ -31,7 +31,7 @@ def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: S
     Where both studies judge the same examples the interval is paired. Studies whose classes count as different labels
     on a set measure different things and are refused.
     """
-    plans = [make_plan(spec, base) for spec, base in zip((one, other), bases, strict=True)]
+    plans = [make_core_plan(spec, base) for spec, base in zip((one, other), bases, strict=True)]
     shared = [name for name in plans[0].datasets if name in plans[1].datasets]
     for name in shared:
         maps = [label_map(plan, name) for plan in plans]

@@ -6,87 +6,39 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from corewood.analyse.core import core
-from corewood.data.encode import Encoded, encode
-from corewood.data.labels import fold_classes
+from corewood.data.encode import encode
 from corewood.data.read import drawn
 from corewood.data.task import Split
-from corewood.errors import JobError
 from corewood.evaluate.ablate import ablate, without
-from corewood.evaluate.attention import AttentionMap, attention_map, head_scores, split_words
+from corewood.evaluate.attention import attention_map, head_scores, split_words
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
-from corewood.model.gates import Means
-from corewood.model.load import Model, load, read_tokenizer
-from corewood.model.mask import Mask, Masks
-from corewood.model.reference import Reference, reference, sample_indices
+from corewood.model.load import read_tokenizer
+from corewood.model.reference import reference, sample_indices
 from corewood.prune.l0 import State, l0_search
 from corewood.spec import L0, FineTune
-from corewood.store.store import Entry, Store
+from corewood.store.store import Store
 from corewood.study.job import Job
+from corewood.study.jobs_lottery import (
+    do_importance,
+    do_magnitude,
+    do_pattern_classifier,
+    do_patterns,
+    do_retrain,
+    do_tickets,
+    predict_weights,
+)
+from corewood.study.work import Progress, Work, gold_classes, read_data, read_masks, read_reference, write_logits, write_masks
 
-Progress = Callable[[int, int], None]
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
-
-
-@dataclass(frozen=True)
-class Work:
-    job: Job
-    store: Store
-    folder: Path  # the new entry, under its temporary name
-    progress: Progress
-
-    def input(self, name: str) -> Entry:
-        return self.store.get(*self.job.inputs[name])
-
-    def encoded(self) -> Encoded:
-        return read_encoded(self.input("encoded"))
-
-    def model(self) -> Model:
-        """The checkpoint this job works on: one of fine-tuning, or the one the study names."""
-        params, local = self.job.params, self.job.local
-        source = tokenizer = local["source"]
-        if "fine_tune" in self.job.inputs:
-            tuned = self.input("fine_tune")
-            source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
-        labels = params["labels"]
-        return cached_model(
-            params["model"],
-            source,
-            tokenizer,
-            None if labels is None else tuple(labels),
-            params["pad_token"],
-            params["revision"],
-            params["max_length"],
-            local["device"],
-        )
-
-
-@lru_cache(maxsize=1)
-def cached_model(
-    _digest: str,  # so that a folder whose content changed is loaded again
-    source: str,
-    tokenizer: str,
-    labels: tuple[str, ...] | None,
-    pad_token: str | None,
-    revision: str | None,
-    max_length: int,
-    device: str,
-) -> Model:
-    return load(
-        source, labels, tokenizer=tokenizer, pad_token=pad_token, revision=revision, max_length=max_length, device=device
-    )
 
 
 def execute(job: Job, store: Store, progress: Progress) -> None:
@@ -117,7 +69,8 @@ def do_encode(work: Work) -> dict[str, Any]:
     save_file(arrays, work.folder / "tokens.safetensors")
     notes = []
     if encoded.truncated:
-        notes.append(f"{split.name}: {encoded.truncated} of {len(split)} texts were cut to {params['max_length']} tokens")
+        who = work.job.title.replace("encode ", "")
+        notes.append(f"{who}: {encoded.truncated} of {len(split)} texts were cut to {params['max_length']} tokens")
     return {"pad_id": encoded.pad_id, "truncated": encoded.truncated, "notes": notes}
 
 
@@ -125,18 +78,8 @@ def do_fine_tune(work: Work) -> dict[str, Any]:
     params = work.job.params
     settings = FineTune(**params["settings"])
     split = read_data(work.input("data"))
-    model = load(
-        work.job.local["source"],
-        params["labels"],
-        pad_token=params["pad_token"],
-        revision=params["revision"],
-        max_length=params["max_length"],
-        device=work.job.local["device"],
-        seed=settings.seed,
-        new_head=True,
-    )
-    place = {label: c for c, label in enumerate(fold_classes(model.labels, split))}  # label of the split -> class
-    gold = np.array([place[label] for label in split.gold])
+    model = work.new_model(settings.seed, check=True)
+    gold = gold_classes(model.labels, split)
     scratch = work.store.scratch(work.job.key)
     kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
     for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
@@ -183,19 +126,20 @@ def do_search(work: Work) -> dict[str, Any]:
         State.load(scratch) if scratch.exists() else None,
         save,
     )
-    masks = Masks(found.masks)
-    save_file({"heads": masks.heads.astype(np.uint8), "mlps": masks.mlps.astype(np.uint8)}, work.folder / "masks.safetensors")
+    write_masks(found.masks, work.folder)
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
-    return {"units": [len(mask) for mask in masks]}
+    return {"units": [len(mask) for mask in found.masks]}
 
 
 def do_predict(work: Work) -> dict[str, Any]:
+    if "weights" in work.job.inputs:
+        return predict_weights(work)
     model = work.model()
     masks, means = [model.units.full()], None
     if "search" in work.job.inputs:
         masks = read_masks(work.input("search"))
-        means = read_reference(work.input("reference"))[1].means
+        means = read_reference(work.input("reference"))[1].means if "reference" in work.job.inputs else None
     stand_in = work.job.params.get("ablate", "mean")
     examples = work.encoded()
     logits: list[np.ndarray] = []
@@ -264,6 +208,12 @@ KINDS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "predict": do_predict,
     "ablate": do_ablate,
     "attention": do_attention,
+    "importance": do_importance,
+    "magnitude": do_magnitude,
+    "tickets": do_tickets,
+    "retrain": do_retrain,
+    "pattern_classifier": do_pattern_classifier,
+    "patterns": do_patterns,
 }
 
 
@@ -272,55 +222,3 @@ def link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
-
-
-# entries back into objects
-
-
-def write_data(split: Split, folder: Path) -> dict[str, Any]:
-    split.frame.to_parquet(folder / "examples.parquet", index=False)
-    return {"name": split.name, "labels": list(split.labels), "fold": dict(split.fold), "examples": len(split)}
-
-
-def read_data(entry: Entry) -> Split:
-    frame = pd.read_parquet(entry.path("examples.parquet"))
-    return Split(entry.meta["name"], frame, tuple(entry.meta["labels"]), entry.meta["fold"])
-
-
-def read_encoded(entry: Entry) -> Encoded:
-    arrays = load_file(entry.path("tokens.safetensors"))
-    meta = entry.meta
-    return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["truncated"])
-
-
-def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
-    """(which examples, what the full model makes of them)"""
-    arrays = load_file(entry.path("reference.safetensors"))
-    means = Means(torch.from_numpy(arrays["head_means"]), torch.from_numpy(arrays["mlp_means"]), entry.meta["tokens"])
-    return arrays["indices"], Reference(arrays["logits"], means)
-
-
-def read_masks(entry: Entry) -> list[Mask]:
-    """The masks of a search, in rising sparsity."""
-    arrays = load_file(entry.path("masks.safetensors"))
-    return [Mask(heads, mlps) for heads, mlps in zip(arrays["heads"], arrays["mlps"], strict=True)]
-
-
-def write_logits(logits: np.ndarray, folder: Path) -> None:
-    if not np.isfinite(logits).all():
-        raise JobError("evaluation: some logits are not numbers; check the model's weights")
-    save_file({"logits": logits}, folder / "logits.safetensors")
-
-
-def read_logits(entry: Entry) -> np.ndarray:
-    """(mask, example, class)"""
-    return load_file(entry.path("logits.safetensors"))["logits"]
-
-
-def read_maps(entry: Entry) -> list[tuple[str, AttentionMap]]:
-    """(case, map) of every example shown"""
-    arrays = load_file(entry.path("maps.safetensors"))
-    return [
-        (m["case"], AttentionMap(tuple(m["words"]), np.array(m["sentence"]), arrays[f"map-{i}"]))
-        for i, m in enumerate(entry.meta["maps"])
-    ]

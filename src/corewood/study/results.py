@@ -16,15 +16,15 @@ from corewood.data.labels import fold_classes
 from corewood.evaluate.metrics import accuracy, predicted
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Store
-from corewood.study.jobs import read_logits, read_masks
-from corewood.study.plan import Plan, Subnetwork
+from corewood.study.plan_core import CorePlan, Subnetwork
+from corewood.study.work import read_logits, read_masks
 
 
 @dataclass(frozen=True)
 class Results:
     """Read when first asked for, and once."""
 
-    plan: Plan
+    plan: CorePlan
     store: Store
     holes: Mapping[str, str]
     _logits: dict[str, np.ndarray] = field(default_factory=dict)

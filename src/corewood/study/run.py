@@ -13,13 +13,14 @@ import pandas as pd
 
 from corewood.errors import InputError
 from corewood.report.page import write_report
-from corewood.spec import StudySpec
 from corewood.store.store import META, Store, file_digest
+from corewood.study.base import Plan
 from corewood.study.collect import Tables, collect
 from corewood.study.engines import Engine, Event
 from corewood.study.job import Job
-from corewood.study.jobs import write_data
-from corewood.study.plan import Plan, make_plan
+from corewood.study.plan import make_plan
+from corewood.study.work import write_data
+from corewood.study_file import AnyStudy
 
 MANIFEST = ".corewood-report"
 
@@ -77,7 +78,7 @@ def holes_of(plan: Plan, store: Store) -> dict[str, str]:
     return {title: "not run yet" if state == "missing" else state for title, state in states.items() if state != "done"}
 
 
-def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
+def run_study(spec: AnyStudy, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
     listener = listener or Silent()
     started = time.monotonic()
@@ -115,7 +116,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     return finish(plan, store, reasons, listener, started, len(missing) - len(reasons))
 
 
-def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
+def report_study(spec: AnyStudy, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
     """The report of what is done, without running anything."""
     started = time.monotonic()
     plan = make_plan(spec, base)
@@ -127,16 +128,9 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
 
 def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    spec = plan.spec
-    asked = {  # what shapes tables beside the jobs themselves
-        "study": spec.name,
-        "model": spec.model.checkpoint,
-        "rows": [[row.name, row.block, row.place] for row in plan.subnetworks],
-        "focus": list(spec.focus),
-        "rule": spec.effective_size.model_dump(mode="json") if spec.effective_size else None,
-        "holes": reasons,
-    }
-    tables_job = Job.make("tables", "tables", asked, {j.key: j for j in [*plan.data.values(), *plan.jobs]})
+    tables_job = Job.make(
+        "tables", "tables", {**plan.asked, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]}
+    )
     tables = stored_tables(tables_job, plan, store, reasons, listener)
     report = stored_report(tables_job, plan, store, tables, listener)
     return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
@@ -202,11 +196,10 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
         "model": spec.model.checkpoint,
         "study": spec.model_dump(mode="json", exclude_defaults=True),
         "labels": dict(plan.mapping),
-        "classes": list(plan.classes),
+        **plan.reported,
         "examples": {name: len(split) for name, split in plan.splits.items()},
         "notes": notes,
         "versions": versions,
-        "ablate": spec.ablate,
         "job_seconds": round(seconds),
     }
 

@@ -15,9 +15,9 @@ from corewood.analyse.generalisation import SEARCH
 from corewood.data.read import drawn
 from corewood.data.task import FOCUS
 from corewood.evaluate.metrics import accuracy, parts
-from corewood.study.jobs import read_logits
 from corewood.study.results import Results, stack
 from corewood.study.tables_masks import sizes_table
+from corewood.study.work import read_logits
 
 
 def answers(results: Results) -> Iterator[tuple[dict[str, Any], list[str], np.ndarray]]:

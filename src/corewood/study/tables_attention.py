@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.behaviour import core_against_rest, mostly, named
-from corewood.study.jobs import read_maps
 from corewood.study.results import Results, stack
+from corewood.study.work import read_maps
 
 FAINT = 0.02  # attention below this is left out of the maps
 

@@ -1,0 +1,86 @@
+"""What the subnetworks of two tasks share (When BERT Plays the Lottery, section 5.3 and appendix G)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pandas as pd
+from scipy.stats import hypergeom
+
+from corewood.analyse.core import DRAWS
+from corewood.analyse.stability import at_least, tail
+from corewood.errors import InputError
+from corewood.model.mask import Mask, Masks
+
+
+def overlaps(masks: Mapping[str, Sequence[Mask]], draws: int = DRAWS, seed: int = 0) -> pd.DataFrame:
+    """Task -> its masks in the order of seeds; one row per two tasks, kind of unit, and all or super-survivors.
+
+    Seeds are paired by position, up to the shorter list. `shared` is the mean over seeds and `std` its standard deviation
+    (n - 1), `expected` the mean if the tasks were independent. `p`: random masks of the same sizes share at least as
+    many. `p_whole`: the same where the units of a task change places in all its seeds at once, so that seeds of a task
+    still resemble each other. Rows of a task with itself hold its size.
+    """
+    if not masks or not all(masks.values()):
+        raise InputError("overlaps need at least one task, and at least one mask of each")
+    everything = Masks([mask for group in masks.values() for mask in group])  # checks that all have one shape
+    if not everything.heads.size:
+        raise InputError("overlaps need masks with units")
+    rng = np.random.default_rng(seed)
+    kept = {
+        kind: {task: np.stack([part(mask, kind) for mask in group]) for task, group in masks.items()}
+        for kind in ("head", "mlp")
+    }  # (seed, unit) each
+    rows = [
+        {"one": one, "other": other, "kind": kind, "which": which, **shared(found[one], found[other], one == other, draws, rng)}
+        for kind in kept
+        for which, found in (("all units", kept[kind]), ("super-survivors", survivors(kept[kind])))
+        for one, other in combinations_with_replacement(masks, 2)
+    ]
+    return pd.DataFrame(rows)
+
+
+def part(mask: Mask, kind: str) -> np.ndarray:
+    return mask.heads.ravel() if kind == "head" else mask.mlps
+
+
+def survivors(kept: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """(seed, unit) -> (1, unit): the units that all seeds of a task keep."""
+    return {task: np.asarray(masks.all(0))[None] for task, masks in kept.items()}
+
+
+def shared(one: np.ndarray, other: np.ndarray, itself: bool, draws: int, rng: np.random.Generator) -> dict[str, float]:
+    """(seed, unit) each -> the columns that are numbers."""
+    seeds, units = min(len(one), len(other)), one.shape[1]
+    one, other = one[:seeds], other[:seeds]
+    counts, first, second = (one & other).sum(1), one.sum(1), other.sum(1)  # (seed,)
+    return {
+        "seeds": seeds,
+        "units": units,
+        "shared": float(counts.mean()),
+        "std": float(counts.std(ddof=1)) if seeds > 1 else np.nan,
+        "expected": np.nan if itself else float((first * second).mean() / units),
+        "p": np.nan if itself else total_at_least(int(counts.sum()), units, first, second),
+        "p_whole": np.nan if itself else relabelled(one, other, draws, rng),
+    }
+
+
+def total_at_least(total: int, units: int, first: np.ndarray, second: np.ndarray) -> float:
+    """Sizes (seed,) -> the chance that random masks share at least `total` units, summed over seeds: exact."""
+    if len(first) == 1:
+        return at_least(total, units, int(first[0]), int(second[0]))
+    chances = np.ones(1)  # of 0, 1, 2... shared so far
+    for a, b in zip(first, second, strict=True):
+        chances = np.convolve(chances, hypergeom.pmf(np.arange(min(a, b) + 1), units, a, b))
+    return min(1.0, float(chances[total:].sum()))
+
+
+def relabelled(one: np.ndarray, other: np.ndarray, draws: int, rng: np.random.Generator) -> float:
+    """(seed, unit) each: `other`'s units change places, the same way in all seeds."""
+    if len(one) == 1:  # exact: the same as random masks
+        return total_at_least(int((one & other).sum()), one.shape[1], one.sum(1), other.sum(1))
+    both = one.T.astype(int) @ other.astype(int)  # (unit of one, unit of other): seeds that keep them
+    drawn = np.array([both[np.arange(len(both)), rng.permutation(len(both))].sum() for _ in range(draws)])
+    return tail(drawn, float(np.trace(both)))

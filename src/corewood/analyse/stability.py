@@ -1,0 +1,204 @@
+"""Do searches that differ only in their seed keep the same units? Each number stands beside what random masks give.
+
+`kept` is (mask, unit) bool throughout, `strata` (unit,) the layer of each unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import hypergeom
+from statsmodels.stats.contingency_tables import cochrans_q
+from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+from corewood.analyse.core import DRAWS, expected_all
+from corewood.analyse.differences import corrected
+from corewood.errors import InputError
+
+TIE = 1e-12  # kappas of equal counts may differ by rounding
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How far masks keep the same units, beside random masks of the same sizes.
+
+    `..._expected` is the mean over random masks that scatter their units over the whole model, `..._expected_layers`
+    over masks with as many units in each layer as the real ones; the p-values are the share of random draws that are
+    at least as large. `q` (Cochran) is another question: do all masks have the same SIZE? NaN where nothing can be said.
+    """
+
+    masks: int
+    units: int
+    smallest: int
+    mean: float
+    largest: int
+    fleiss: float
+    fleiss_expected: float
+    fleiss_p: float
+    fleiss_expected_layers: float
+    fleiss_p_layers: float
+    q: float
+    q_p: float
+    q_expected: float
+    survivors: int
+    survivors_expected: float
+    survivors_p: float
+    survivors_expected_layers: float
+    survivors_p_layers: float
+
+    def row(self) -> dict[str, float]:
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Stability of {self.masks} masks of {self.units} units: Fleiss' kappa {self.fleiss:.3f} "
+            f"(chance {self.fleiss_expected:.2g}, p {self.fleiss_p:.2g}; with the same units per layer "
+            f"{self.fleiss_expected_layers:.2g}, p {self.fleiss_p_layers:.2g}), {self.survivors} super-survivors "
+            f"(chance {self.survivors_expected:.2g}, p {self.survivors_p:.2g})>"
+        )
+
+
+def stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, seed: int = 0) -> Stability:
+    """Fleiss' kappa, units in all masks (super-survivors) and Cochran's Q, over the whole model and within layers."""
+    if len(kept) < 2:
+        raise InputError("stability needs at least two masks")
+    if kept.shape[1] != len(strata) or not len(strata) or draws < 1:
+        raise InputError(f"stability needs the layer of each unit and a draw or more, not {kept.shape}, {len(strata)}, {draws}")
+    sizes = kept.sum(1)
+    observed, alive = fleiss(kept), int(kept.all(0).sum())
+    q, q_p = equal_sizes(kept)
+    rng = np.random.default_rng(seed)
+    anywhere = null(kept, np.zeros_like(strata), draws, rng)
+    layers = null(kept, strata, draws, rng)
+    return Stability(
+        masks=len(kept),
+        units=kept.shape[1],
+        smallest=int(sizes.min()),
+        mean=float(sizes.mean()),
+        largest=int(sizes.max()),
+        fleiss=observed,
+        fleiss_expected=mean(anywhere.fleiss),
+        fleiss_p=tail(anywhere.fleiss, observed),
+        fleiss_expected_layers=mean(layers.fleiss),
+        fleiss_p_layers=tail(layers.fleiss, observed),
+        q=q,
+        q_p=q_p,
+        q_expected=mean(anywhere.q),
+        survivors=alive,
+        survivors_expected=anywhere.expected,
+        survivors_p=tail(anywhere.survivors, alive),
+        survivors_expected_layers=layers.expected,
+        survivors_p_layers=tail(layers.survivors, alive),
+    )
+
+
+def fleiss(kept: np.ndarray) -> float:
+    """Fleiss' kappa of masks as raters of units; NaN where all keep everything or all keep nothing."""
+    if kept.all() or not kept.any():
+        return np.nan
+    return float(fleiss_kappa(aggregate_raters(kept.T.astype(int), n_cat=2)[0]))
+
+
+def equal_sizes(kept: np.ndarray) -> tuple[float, float]:
+    """Cochran's Q and its p: do all masks keep the same number of units? NaN where they do not differ in any unit."""
+    if (kept == kept[0]).all():
+        return np.nan, np.nan
+    found = cochrans_q(kept.T.astype(int))
+    return float(found.statistic), float(found.pvalue)
+
+
+# random masks
+
+
+@dataclass(frozen=True)
+class Null:
+    """(draw,) each; empty where units cannot change places. `expected` is the exact mean of `survivors`."""
+
+    fleiss: np.ndarray
+    q: np.ndarray
+    survivors: np.ndarray
+    expected: float
+
+
+def null(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Generator) -> Null:
+    """Masks with as many units in each stratum as the real ones."""
+    members = [strata == s for s in np.unique(strata)]
+    if max(m.sum() for m in members) < 2:  # one MLP per layer
+        return Null(np.empty(0), np.empty(0), np.empty(0), np.nan)
+    count = len(kept)
+    constant = bool(kept.all() or not kept.any())
+    values = np.full((draws, 3), np.nan)
+    for i, drawn in enumerate(shuffled(kept, strata, draws, rng)):
+        votes = drawn.sum(0)  # (unit,)
+        values[i, 0] = np.nan if constant else fleiss_kappa(np.stack([count - votes, votes], 1))
+        values[i, 1] = equal_sizes(drawn)[0]
+        values[i, 2] = (votes == count).sum()
+    return Null(values[:, 0], values[:, 1], values[:, 2], sum(expected_all(kept[:, None, m]) for m in members))
+
+
+def shuffled(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """(mask, unit), units in the order of their strata: each mask shuffled by itself, within strata."""
+    order = np.argsort(strata, kind="stable")
+    kept, block = kept[:, order], np.unique(strata[order], return_inverse=True)[1]
+    for _ in range(draws):
+        places = np.argsort(block + rng.random(kept.shape), axis=1)  # whole part: the stratum
+        yield np.take_along_axis(kept, places, 1)
+
+
+def mean(drawn: np.ndarray) -> float:
+    """Without the draws that say nothing."""
+    drawn = drawn[~np.isnan(drawn)]
+    return float(drawn.mean()) if drawn.size else np.nan
+
+
+def tail(drawn: np.ndarray, observed: float) -> float:
+    """The permutation p-value of a value at least as large."""
+    if not drawn.size or np.isnan(observed):
+        return np.nan
+    return float((1 + (drawn >= observed - TIE).sum()) / (1 + len(drawn)))
+
+
+# two masks at a time
+
+
+def pairs(kept: np.ndarray, names: Sequence[object] | None = None) -> pd.DataFrame:
+    """Every two masks: units shared, Jaccard index and Cohen's kappa, beside random masks of the same sizes.
+
+    Shuffling two masks makes the number of shared units hypergeometric, so expectations and p (at least as many shared)
+    are exact; `p_holm` corrects for all rows, `real` marks those that survive it. Cohen's kappa is 0 in expectation.
+    """
+    if len(kept) < 2:
+        raise InputError("agreement needs at least two masks")
+    names = range(len(kept)) if names is None else names
+    rows = [{"one": names[i], "other": names[j], **pair(kept[i], kept[j])} for i, j in combinations(range(len(kept)), 2)]
+    return corrected(pd.DataFrame(rows))
+
+
+def pair(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """(unit,) bool each."""
+    total, first, second = one.size, int(one.sum()), int(other.sum())
+    shared = int((one & other).sum())
+    possible = np.arange(max(0, first + second - total), min(first, second) + 1)
+    empty = first + second == 0
+    jaccards = possible / np.maximum(first + second - possible, 1)
+    by_chance = (first * second + (total - first) * (total - second)) / total**2
+    same = float((one == other).mean())
+    kappa = (same - by_chance) / (1 - by_chance) if by_chance < 1 else np.nan
+    return {
+        "shared": shared,
+        "shared_expected": first * second / total,
+        "jaccard": np.nan if empty else shared / (first + second - shared),
+        "jaccard_expected": np.nan if empty else float(jaccards @ hypergeom.pmf(possible, total, first, second)),
+        "kappa": kappa,
+        "kappa_expected": np.nan if np.isnan(kappa) else 0.0,
+        "p": at_least(shared, total, first, second),
+    }
+
+
+def at_least(shared: int, total: int, first: int, second: int) -> float:
+    """The chance that random masks of `first` and `second` of `total` units share at least as many."""
+    return float(hypergeom.sf(shared - 1, total, first, second))

@@ -1,0 +1,53 @@
+"""Tickets over seeds: means, spreads, and which differences they leave (LT, section 4 and table 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+KEYS = ["task", "method", "prune", "ticket", "state", "epochs"]
+
+
+def summary(scores: pd.DataFrame, sizes: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Per task and kind of ticket: mean and standard deviation over seeds; several draws of a seed are averaged first.
+
+    `undefined` counts seeds whose score is no number: they are in no mean. `beside` is the full model's mean, `as_full` says
+    whether the ticket reaches it less one standard deviation (the paper's figure 2).
+    """
+    rows = scores[(scores["part"] == "tickets") & (scores["dataset"] == "report")]
+    by_seed = rows.groupby([*KEYS, "metric", "seed"], sort=False)["value"].mean().reset_index()
+    grouped = by_seed.groupby([*KEYS, "metric"], sort=False)["value"]
+    table = grouped.agg(mean="mean", std="std", lowest="min", highest="max", seeds="count").reset_index()
+    table["undefined"] = grouped.agg(lambda v: int(v.isna().sum())).to_numpy()
+    full = table[table["method"] == "full"].set_index("task")
+    table["beside"] = table["task"].map(full["mean"])
+    floor = table["task"].map(full["mean"] - full["std"].fillna(0))
+    table["as_full"] = table["mean"] >= floor
+    if sizes is not None and not sizes.empty:
+        own = sizes[sizes["part"] == "tickets"]
+        kept = own.groupby(["task", "method", "prune", "ticket"])[["encoder_share", "in_good"]].agg(["mean", "std"])
+        kept.columns = pd.Index(["encoder_share", "encoder_share_std", "in_good", "in_good_std"])
+        table = table.merge(kept.reset_index(), on=["task", "method", "prune", "ticket"], how="left")
+    return table
+
+
+def survivors(kept: dict[str, np.ndarray]) -> pd.DataFrame:
+    """kind -> (seed, layer[, head]) of survival or shares -> one row per unit: kind, layer, index, mean, std, seeds."""
+    tables = []
+    for kind, values in kept.items():
+        flat = values.reshape(len(values), values.shape[1], -1).astype(float)  # (seed, layer, index)
+        layers, width = flat.shape[1:]
+        std = flat.std(0, ddof=1) if len(flat) > 1 else np.full((layers, width), np.nan)
+        tables.append(
+            pd.DataFrame(
+                {
+                    "kind": kind,
+                    "layer": np.repeat(np.arange(layers), width),
+                    "index": np.tile(np.arange(width), layers),
+                    "mean": flat.mean(0).ravel(),
+                    "std": std.ravel(),
+                    "seeds": len(flat),
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)

@@ -1,0 +1,177 @@
+"""Weight masks: which single weights of the encoder stay.
+
+Magnitude pruning removes weights wherever they are, so its masks have one bit per weight: for BERT-base 85 million, 11 MB.
+The weights are the matrices of the layers; biases, LayerNorm, embeddings and the classifier are never removed (LT, 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
+
+from corewood.errors import InputError
+from corewood.model.load import Model
+from corewood.model.mask import Mask
+
+
+def encoder_weights(model: Model) -> dict[str, nn.Parameter]:
+    """By their names in the model: the matrices of its layers, in the order of the model."""
+    inside = {id(p) for p in model.layers.parameters() if p.dim() > 1}
+    return {name: p for name, p in model.net.named_parameters() if id(p) in inside}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightMask:
+    """True where a weight stays; `bits` holds eight weights a byte, in the order of the flat tensor."""
+
+    bits: Mapping[str, np.ndarray] = field(repr=False)  # parameter -> (bytes,) uint8
+    shapes: Mapping[str, tuple[int, ...]] = field(repr=False)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, np.ndarray]) -> WeightMask:
+        return cls({n: np.packbits(k.ravel()) for n, k in kept.items()}, {n: k.shape for n, k in kept.items()})
+
+    def kept(self, name: str) -> np.ndarray:
+        """The mask of one parameter, in its shape."""
+        shape = self.shapes[name]
+        return np.unpackbits(self.bits[name], count=int(np.prod(shape))).astype(bool).reshape(shape)
+
+    def __len__(self) -> int:
+        return int(sum(np.bitwise_count(b).sum(dtype=np.int64) for b in self.bits.values()))
+
+    @property
+    def total(self) -> int:
+        return int(sum(np.prod(shape) for shape in self.shapes.values()))
+
+    @property
+    def share(self) -> float:
+        return len(self) / self.total
+
+    def shared(self, other: WeightMask) -> int:
+        """How many weights both keep."""
+        pairs = ((bits, other.bits[name]) for name, bits in self.bits.items())
+        return int(sum(np.bitwise_count(a & b).sum(dtype=np.int64) for a, b in pairs))
+
+    def __repr__(self) -> str:
+        return f"<WeightMask {len(self):,} of {self.total:,} weights, {100 * self.share:.1f} %>"
+
+    def check(self, model: Model) -> None:
+        own = {name: tuple(p.shape) for name, p in encoder_weights(model).items()}
+        if own != {name: tuple(shape) for name, shape in self.shapes.items()}:
+            raise InputError("this weight mask belongs to another model: its parameters have other names or shapes")
+
+    def save(self, path: str | Path) -> Path:
+        """Packed bits, with the shapes beside them."""
+        arrays = {f"{n}|bits": bits for n, bits in self.bits.items()}
+        arrays |= {f"{n}|shape": np.array(shape, np.int64) for n, shape in self.shapes.items()}
+        save_file(arrays, path)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> WeightMask:
+        arrays = load_file(path)
+        names = [key.removesuffix("|bits") for key in arrays if key.endswith("|bits")]
+        return cls(
+            {n: arrays[f"{n}|bits"] for n in names},
+            {n: tuple(int(d) for d in arrays[f"{n}|shape"]) for n in names},
+        )
+
+
+@contextmanager
+def weights_masked(model: Model, mask: WeightMask) -> Iterator[Model]:
+    """Removed weights are zero for as long as the block lasts; their own values come back at the end."""
+    mask.check(model)
+    before: dict[str, Tensor] = {}
+    weights = encoder_weights(model)
+    try:
+        with torch.no_grad():
+            for name, weight in weights.items():
+                gone = removed(mask, name, weight)
+                before[name] = weight.masked_select(gone)
+                weight.masked_fill_(gone, 0)
+        yield model
+    finally:
+        with torch.no_grad():
+            for name, values in before.items():
+                weights[name].masked_scatter_(removed(mask, name, weights[name]), values)
+
+
+@contextmanager
+def trained_under(model: Model, mask: WeightMask) -> Iterator[Model]:
+    """Training with removed weights at zero: they start there, and their gradients are zero, so no optimiser moves them."""
+    mask.check(model)
+    hooks = []
+    for name, weight in encoder_weights(model).items():
+        gone = removed(mask, name, weight)
+        with torch.no_grad():
+            weight.masked_fill_(gone, 0)
+        hook = weight.register_hook(lambda gradient, gone=gone: gradient.masked_fill(gone, 0))  # type: ignore[no-untyped-call]
+        hooks.append(hook)
+    try:
+        yield model
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def removed(mask: WeightMask, name: str, like: Tensor) -> Tensor:
+    return torch.from_numpy(~mask.kept(name)).to(like.device)
+
+
+def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]:
+    """((layer, head), (layer,)): the share of its weights that each head and each MLP keeps.
+
+    A head has its rows of query, key and value and its columns of the output projection; where a group of heads shares key
+    and value, each of them counts these.
+    """
+    units, row = model.units, model.family
+    place = {id(p): name for name, p in model.net.named_parameters()}
+    transposed = row.slim == "gpt2"  # Conv1D keeps (in, out)
+    heads = np.zeros((units.layers, units.heads))
+    mlps = np.zeros(units.layers)
+
+    def kept(module: nn.Module) -> np.ndarray:
+        """(out, in) bool"""
+        values = mask.kept(place[id(module.weight)])
+        return values.T if transposed else values
+
+    for i, layer in enumerate(model.layers):
+        parts = [by_head(kept(layer.get_submodule(path)), model, path) for path in row.attention_in]
+        parts.append(kept(model.attention_outs[i]).T.reshape(units.heads, -1))  # its columns, as rows
+        heads[i] = np.concatenate(parts, axis=1).mean(1)
+        inner = [kept(layer.get_submodule(path)).ravel() for path in row.mlp_in]
+        mlps[i] = np.concatenate([*inner, kept(model.mlp_outs[i]).ravel()]).mean()
+    return heads, mlps
+
+
+def unit_weights(model: Model, mask: Mask) -> int:
+    """How many weights a model has left when these units stay."""
+    mask.check(model.units)
+    units, row, layer = model.units, model.family, model.layers[0]
+
+    def count(*paths: str) -> int:
+        return sum(int(layer.get_submodule(path).weight.numel()) for path in paths)
+
+    one = count(*row.attention_in) // (units.heads + 2 * units.groups)  # of one query, key or value head
+    groups = mask.heads.reshape(units.layers, units.groups, -1).any(-1)
+    gone = int((~mask.heads).sum()) * (one + count(row.attention_out) // units.heads)
+    gone += int((~groups).sum()) * 2 * one + int((~mask.mlps).sum()) * count(*row.mlp_in, row.mlp_out)
+    return sum(p.numel() for p in encoder_weights(model).values()) - gone
+
+
+def by_head(kept: np.ndarray, model: Model, path: str) -> np.ndarray:
+    """Rows of a projection into the heads, (out, in) -> (head, its weights)."""
+    heads = model.units.heads
+    if len(model.family.attention_in) > 1:
+        own = kept.reshape(len(kept) // model.head_width, -1)  # one row a head, or a group of heads
+        return np.repeat(own, heads // len(own), axis=0)
+    if path.endswith("query_key_value"):  # GPT-NeoX: query, key and value of a head stand together
+        return kept.reshape(heads, -1)
+    return np.concatenate(kept.reshape(3, heads, -1), axis=1)  # all queries, all keys, all values

@@ -1,0 +1,157 @@
+"""Magnitude pruning ("m-pruning"): the smallest weights of the whole encoder go first (LT, section 3.2).
+
+A round removes a share of the weights that are left, wherever they are, and the model is judged; rounds go on while its
+score stays high enough. The model is changed in place and put back: what is held beside it are the removed values and bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from corewood.model.load import Model
+from corewood.model.reference import Progress, no_progress
+from corewood.model.weights import WeightMask, encoder_weights
+from corewood.spec_lottery import Magnitude
+
+LOW_BITS = 15  # of the 31 bits of a magnitude, those that the second count tells apart
+Judge = Callable[[], float]
+
+
+@dataclass
+class Pruner:
+    """Removes the smallest weights of a model in place, round by round; `undo` takes the last round back."""
+
+    weights: Mapping[str, Tensor]
+    kept: dict[str, Tensor] = field(init=False)  # parameter -> bool, in its shape
+    rounds: list[dict[str, tuple[np.ndarray, Tensor]]] = field(default_factory=list)  # parameter -> packed bits, values
+
+    def __post_init__(self) -> None:
+        self.kept = {name: torch.ones(w.shape, dtype=torch.bool, device=w.device) for name, w in self.weights.items()}
+
+    @property
+    def left(self) -> int:
+        return int(sum(int(k.sum()) for k in self.kept.values()))
+
+    @torch.no_grad()
+    def remove(self, count: int) -> None:
+        """So many of the smallest weights that are left, exactly; of equal ones the first in the model's order."""
+        edge, at_edge = self.edge(count)
+        done: dict[str, tuple[np.ndarray, Tensor]] = {}
+        for name, weight in self.weights.items():
+            bits, kept = magnitude_bits(weight), self.kept[name]
+            gone = kept & (bits < edge)
+            if at_edge:
+                equal = (kept & (bits == edge)).flatten().nonzero()[:at_edge, 0]
+                at_edge -= len(equal)
+                gone.view(-1)[equal] = True
+            done[name] = (np.packbits(gone.cpu().numpy().ravel()), weight.masked_select(gone))
+            weight.masked_fill_(gone, 0)
+            kept &= ~gone
+        self.rounds.append(done)
+
+    def edge(self, count: int) -> tuple[int, int]:
+        """(bits of the magnitude below which all go, how many of exactly that magnitude go too)
+
+        Magnitudes in the order of their bits: counted by the high bits first, then the low ones inside one bucket.
+        """
+        high = self.counts(lambda bits: bits >> LOW_BITS, 1 << 16)
+        bucket = int(np.searchsorted(np.cumsum(high), count))
+        below = int(high[:bucket].sum())
+        inside = self.counts(
+            lambda bits: torch.where(bits >> LOW_BITS == bucket, bits & ((1 << LOW_BITS) - 1), -1), 1 << LOW_BITS
+        )
+        low = int(np.searchsorted(np.cumsum(inside), count - below))
+        below += int(inside[:low].sum())
+        return (bucket << LOW_BITS) + low, count - below
+
+    def counts(self, part: Callable[[Tensor], Tensor], size: int) -> np.ndarray:
+        """How many of the weights that are left fall into each bucket; `part` gives -1 for those to leave out."""
+        total = np.zeros(size + 1, np.int64)
+        for name, weight in self.weights.items():
+            buckets = torch.where(self.kept[name], part(magnitude_bits(weight)), -1) + 1
+            total += torch.bincount(buckets.flatten(), minlength=size + 1).cpu().numpy()
+        return total[1:]
+
+    @torch.no_grad()
+    def undo(self) -> None:
+        for name, (bits, values) in self.rounds.pop().items():
+            weight = self.weights[name]
+            gone = torch.from_numpy(np.unpackbits(bits, count=weight.numel()).astype(bool).reshape(weight.shape)).to(
+                weight.device
+            )
+            weight.masked_scatter_(gone, values)
+            self.kept[name] |= gone
+
+    def mask(self) -> WeightMask:
+        return WeightMask.of({name: kept.cpu().numpy() for name, kept in self.kept.items()})
+
+
+def magnitude_bits(weight: Tensor) -> Tensor:
+    """int32 in the order of the magnitudes: the bits of a positive float grow with it."""
+    return weight.detach().float().abs().view(torch.int32)
+
+
+@contextmanager
+def pruner(model: Model) -> Iterator[Pruner]:
+    """The model's weights are its own again at the end."""
+    made = Pruner({name: p.detach() for name, p in encoder_weights(model).items()})
+    try:
+        yield made
+    finally:
+        while made.rounds:
+            made.undo()
+
+
+@dataclass(frozen=True)
+class FoundWeights:
+    mask: WeightMask
+    rounds: pd.DataFrame = field(repr=False)  # round, weights, share, score, floor, passed
+
+
+def magnitude_search(
+    model: Model,
+    judge: Judge,
+    settings: Magnitude,
+    keep: int | None = None,
+    progress: Progress = no_progress,
+) -> FoundWeights:
+    """Prune while the judged score stays at or above its floor; or, with `keep`, down to exactly that many weights."""
+    with pruner(model) as work:
+        total = work.left
+        if keep is None and settings.sparsity is not None:
+            keep = round(total * (1 - settings.sparsity))
+        if keep is not None:
+            work.remove(total - keep)
+            score = judge()
+            row = {"round": 1, "weights": keep, "share": keep / total, "score": score, "floor": np.nan, "passed": True}
+            return FoundWeights(work.mask(), pd.DataFrame([row]))
+        full = judge()
+        floor = settings.threshold * full
+        rows = [{"round": 0, "weights": total, "share": 1.0, "score": full, "floor": floor, "passed": True}]
+        while rows[-1]["passed"] and work.left > 1:
+            work.remove(max(1, round(settings.per_round * work.left)))
+            score = judge()
+            passed = bool(score >= floor)  # not a number is not passed
+            rows.append(
+                {
+                    "round": len(rows),
+                    "weights": work.left,
+                    "share": work.left / total,
+                    "score": score,
+                    "floor": floor,
+                    "passed": passed,
+                }
+            )
+            progress(len(rows), len(rows) + 1)
+            if len(rows) > settings.most_rounds:
+                break
+        if not rows[-1]["passed"]:
+            work.undo()
+        return FoundWeights(work.mask(), pd.DataFrame(rows))

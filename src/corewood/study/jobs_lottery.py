@@ -1,0 +1,187 @@
+"""The jobs of a lottery: prune, draw tickets, retrain them, look at attention patterns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_tensors
+
+from corewood.data.read import drawn
+from corewood.errors import JobError
+from corewood.evaluate.attention import split_words
+from corewood.evaluate.metrics import score
+from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
+from corewood.evaluate.predict import logits_of
+from corewood.model.finetune import fine_tune
+from corewood.model.load import Model, untrained
+from corewood.model.mask import Mask
+from corewood.model.slim import confined
+from corewood.model.weights import WeightMask, trained_under, unit_shares, unit_weights, weights_masked
+from corewood.prune.importance import importance_search
+from corewood.prune.magnitude import magnitude_search
+from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
+from corewood.spec import FineTune
+from corewood.spec_lottery import Importance, Magnitude
+from corewood.store.store import Entry
+from corewood.study.work import (
+    Work,
+    gold_classes,
+    read_data,
+    read_encoded,
+    read_masks,
+    read_reference,
+    write_logits,
+    write_masks,
+)
+
+
+def do_importance(work: Work) -> dict[str, Any]:
+    params, model, examples = work.job.params, work.model(), work.encoded()
+    settings = Importance(**params["settings"])
+    gold = gold_classes(model.labels, read_data(work.input("data")))
+    means = read_reference(work.input("reference"))[1].means if "reference" in work.job.inputs else None
+
+    def judge(mask: Mask) -> float:
+        return score(params["metric"], logits_of(model, mask, examples, settings.ablate, means), gold, draws=0).value
+
+    size = None
+    if "like" in work.job.inputs:
+        like = read_masks(work.input("like"))[0]
+        size = int(like.heads.sum()), int(like.mlps.sum())
+    found = importance_search(model, examples, gold, judge, settings, params["prune"], size, means, work.progress)
+    write_masks([found.mask], work.folder)
+    found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
+    found.scores.to_parquet(work.folder / "scores.parquet", index=False)
+    return {"notes": remarks(work.job.title, len(found.mask), len(model.units), found.rounds), "units": vars(model.units)}
+
+
+def do_magnitude(work: Work) -> dict[str, Any]:
+    params, model, examples = work.job.params, work.model(), work.encoded()
+    gold = gold_classes(model.labels, read_data(work.input("data")))
+
+    def judge() -> float:
+        return score(params["metric"], logits_of(model, model.units.full(), examples), gold, draws=0).value
+
+    keep = None
+    if "like" in work.job.inputs:
+        keep = unit_weights(model, read_masks(work.input("like"))[0])
+    found = magnitude_search(model, judge, Magnitude(**params["settings"]), keep, work.progress)
+    heads, mlps = unit_shares(model, found.mask)
+    found.mask.save(work.folder / "0.safetensors")
+    save_file({"heads": heads, "mlps": mlps}, work.folder / "shares.safetensors")
+    found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
+    notes = remarks(work.job.title, len(found.mask), found.mask.total, found.rounds)
+    return {"notes": notes, "weights": [len(found.mask)], "total": found.mask.total, "names": ["good"]}
+
+
+def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame) -> list[str]:
+    """What a reader must know before trusting the result."""
+    floor = float(rounds["floor"].iloc[0])
+    said = []
+    if np.isfinite(floor) and floor <= 0:
+        said.append(f"{title}: the full model scores {rounds['score'].iloc[0]:.3f}, so the threshold holds nothing back")
+    if kept == 0:
+        said.append(f"{title}: the whole model was pruned away and still passed; what is left is its embeddings and classifier")
+    elif kept == total and not rounds["floor"].isna().all():
+        said.append(f"{title}: nothing could be removed within the threshold; every ticket is the full model")
+    return said
+
+
+def do_tickets(work: Work) -> dict[str, Any]:
+    params = work.job.params
+    if params["what"] == "magnitude":
+        weights = weight_tickets(read_weights(work.input("found"), 0), params["random"], params["seed"])
+        for place, mask in enumerate(weights.values()):
+            mask.save(work.folder / f"{place}.safetensors")
+        good = weights["good"]
+        return {
+            "names": list(weights),
+            "weights": [len(mask) for mask in weights.values()],
+            "shared": [mask.shared(good) for mask in weights.values()],
+            "total": good.total,
+        }
+    if params["what"] == "super-survivors":
+        masks = super_tickets([read_masks(work.input(name))[0] for name in work.job.inputs], params["seed"])
+    else:
+        masks = unit_tickets(read_masks(work.input("found"))[0], params["random"], params["seed"])
+    write_masks(list(masks.values()), work.folder)
+    return {"names": list(masks)}
+
+
+def predict_weights(work: Work) -> dict[str, Any]:
+    model, examples, entry = work.model(), work.encoded(), work.input("weights")
+    logits = []
+    for place in range(len(entry.meta["names"])):
+        with weights_masked(model, read_weights(entry, place)):
+            logits.append(logits_of(model, model.units.full(), examples))
+        work.progress(place + 1, len(entry.meta["names"]))
+    write_logits(np.stack(logits), work.folder)
+    return {"units": vars(model.units)}
+
+
+def do_retrain(work: Work) -> dict[str, Any]:
+    """A ticket alone: pretrained weights (or none), the same new classifier and order of examples as its seed, and its mask."""
+    params = work.job.params
+    settings = FineTune(**params["settings"])
+    split = read_data(work.input("data"))
+    model = work.new_model(settings.seed)
+    if params["untrained"]:
+        model = untrained(model, settings.seed)
+    entry = work.input("tickets")
+    scratch = work.store.scratch(work.job.key)
+    weights = read_weights(entry, params["ticket"]) if (entry.folder / "0.safetensors").exists() else None
+    held = trained_under(model, weights) if weights else confined(model, read_masks(entry)[params["ticket"]])
+    with held:
+        gold = gold_classes(model.labels, split)
+        kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
+        restore(model, kept[settings.kept[-1]])
+        logits = {}
+        for name in work.job.inputs:
+            if name.startswith("encoded "):
+                examples = read_encoded(work.input(name))
+                logits[name.removeprefix("encoded ")] = logits_of(model, model.units.full(), examples)
+    if not all(np.isfinite(values).all() for values in logits.values()):
+        raise JobError(f"{work.job.title}: some logits are not numbers; lower fine_tune.learning_rate")
+    save_file(logits, work.folder / "retrained.safetensors")
+    return {}
+
+
+def restore(model: Model, folder: Path) -> None:
+    """What training left on disk: a job that was killed after training finds it there."""
+    model.net.load_state_dict(load_tensors(folder / "model.safetensors"))
+    model.net.eval()
+
+
+def do_pattern_classifier(work: Work) -> dict[str, Any]:
+    params, local = work.job.params, work.job.local
+    annotated = None if local["annotated"] is None else Path(local["annotated"])
+    classifier, quality = train_classifier(
+        params["normed"], params["seed"], annotated, work.progress, maps=params["maps"], steps=params["steps"]
+    )
+    classifier.save(work.folder)
+    quality.to_parquet(work.folder / "quality.parquet", index=False)
+    return {}
+
+
+def do_patterns(work: Work) -> dict[str, Any]:
+    params = work.job.params
+    model = work.model() if "fine_tune" in work.job.inputs else work.new_model(params["seed"])
+    split = read_data(work.input("data"))
+    chosen = drawn(split.frame, params["examples"], params["seed"])
+    raw, normed = (Classifier.load(work.input(flavour).folder) for flavour in ("raw", "normed"))
+    shares = pattern_shares(model, raw, normed, split_words(model, split, chosen), work.progress)
+    shares.to_parquet(work.folder / "shares.parquet", index=False)
+    return {"examples": len(chosen)}
+
+
+def read_weights(entry: Entry, place: int) -> WeightMask:
+    return WeightMask.load(entry.path(f"{place}.safetensors"))
+
+
+def read_retrained(entry: Entry, dataset: str) -> np.ndarray:
+    """(example, class)"""
+    return load_file(entry.path("retrained.safetensors"))[dataset]

@@ -1,0 +1,420 @@
+"""The plan of a lottery: tasks x seeds, pruned by importance and by magnitude, tickets, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from corewood.data.halves import halves
+from corewood.data.labels import classes_of, describe, fold_classes
+from corewood.data.named import read_task
+from corewood.data.task import Split
+from corewood.errors import InputError
+from corewood.prune.tickets import BAD, GOOD, RANDOM
+from corewood.spec import Ablation, FineTune, kept_units
+from corewood.spec_lottery import Importance, LotterySpec, Magnitude
+from corewood.store.store import file_digest
+from corewood.study.base import Checkpoint, Plan, TaskPlanner, model_params, read_checkpoint, tuning_params
+from corewood.study.job import Job
+
+FULL, IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED, L0 = "full", "importance", "magnitude", "super-survivors", "untrained", "l0"
+PRUNED, RETRAINED = "pruned", "retrained"
+UNRELIABLE = {"wnli": "wnli: its training and validation sets hold like sentences with opposite labels; results are unreliable"}
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """One subnetwork, judged in one way: a row of the scores."""
+
+    task: str
+    seed: int
+    method: str
+    ticket: str = GOOD
+    draw: int = 0
+    state: str = PRUNED
+    prune: str = "both"  # what importance pruning may remove
+    epochs: float = 0.0  # of retraining, where longer than fine-tuning
+    target: float = 0.0  # share removed, where methods are compared
+    search_seed: int = 0  # of an L0 search
+    part: str = "tickets"  # tickets, or methods
+    masks: Job | None = None  # where its mask is
+    place: int = 0  # which of the masks, and of the logits
+    predictions: Mapping[str, Job] = field(default_factory=dict)  # dataset -> job
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [*([self.masks] if self.masks else []), *self.predictions.values()]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What pruning found in one fine-tuned model."""
+
+    task: str
+    seed: int
+    method: str
+    prune: str
+    job: Job
+    part: str = "tickets"
+
+
+@dataclass(frozen=True)
+class PatternPart:
+    task: str
+    seed: int | None  # of fine-tuning; None before it
+    job: Job
+
+
+@dataclass(frozen=True)
+class LotteryPlan(Plan):
+    spec: LotterySpec
+    metrics: Mapping[str, str]  # by task
+    classes: Mapping[str, tuple[str, ...]]  # by task
+    tickets: tuple[Ticket, ...]
+    found: tuple[Found, ...]
+    patterns: tuple[PatternPart, ...]
+    classifiers: Mapping[str, Job]  # raw, normed
+
+    def split(self, task: str, name: str) -> Split:
+        return self.splits[f"{task}/{name}"]
+
+    def datasets(self, task: str) -> list[str]:
+        """What tickets of a task are judged on."""
+        names = [key.partition("/")[2] for key in self.splits if key.startswith(f"{task}/")]
+        return [n for n in names if n not in ("train", "search")]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        rows = [[t.task, t.seed, t.method, t.ticket, t.draw, t.state, t.prune, t.epochs, t.part, t.place] for t in self.tickets]
+        return {**super().asked, "rows": rows, "metrics": dict(self.metrics)}
+
+    @property
+    def reported(self) -> dict[str, Any]:
+        zero = self.spec.importance is None or self.spec.importance.ablate == "zero"
+        return {"classes": [], "ablate": "zero" if zero else "mean"}
+
+
+def make_lottery_plan(spec: LotterySpec, base: Path) -> LotteryPlan:
+    found = read_checkpoint(spec.model, base)
+    for sparsity in spec.methods.sparsity if spec.methods else ():
+        kept_units(len(found.units), sparsity)
+    if spec.patterns is not None and not found.tokenizer.is_fast:
+        raise InputError("patterns: words are read off a fast tokenizer, and this model has none; leave patterns out")
+    maker = LotteryPlanner(spec, base, found)
+    for name in spec.tasks:
+        maker.read(name)
+    maker.make()
+    return LotteryPlan(
+        spec,
+        maker.splits,
+        maker.data,
+        tuple(maker.jobs.values()),
+        maker.mapping,
+        tuple(maker.notes),
+        maker.metrics,
+        maker.classes,
+        tuple(maker.tickets),
+        tuple(maker.found),
+        tuple(maker.patterns),
+        maker.classifiers,
+    )
+
+
+@dataclass
+class LotteryPlanner:
+    """Stage by stage over all tasks and seeds, so that what many wait for comes first."""
+
+    spec: LotterySpec
+    base: Path
+    checkpoint: Checkpoint
+    jobs: dict[str, Job] = field(default_factory=dict)
+    splits: dict[str, Split] = field(default_factory=dict)
+    data: dict[str, Job] = field(default_factory=dict)
+    mapping: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    metrics: dict[str, str] = field(default_factory=dict)
+    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tasks: dict[str, TaskPlanner] = field(default_factory=dict)
+    runs: dict[tuple[str, int], TaskPlanner] = field(default_factory=dict)
+    tickets: list[Ticket] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    patterns: list[PatternPart] = field(default_factory=list)
+    classifiers: dict[str, Job] = field(default_factory=dict)
+
+    def read(self, name: str) -> None:
+        spec = self.spec
+        task, notes = read_task(spec.tasks[name], self.base, spec.seed)
+        self.notes += [note if note.startswith(name) else f"{name}: {note}" for note in notes]
+        if name.lower() in UNRELIABLE:
+            self.notes.append(UNRELIABLE[name.lower()])
+        if task.train is None:
+            raise InputError(f"tasks.{name}.train: a lottery fine-tunes every task; give the examples to learn from")
+        for taken in ("search", "report"):
+            if taken in task.challenge:
+                raise InputError(f"tasks.{name}.challenge: a set cannot be called {taken!r} here; choose another name")
+        judged = {"report": task.validation, "search": task.validation}
+        if spec.judge == "halves":
+            if len(task.validation) < 4:
+                raise InputError(f"tasks.{name}.validation: too few examples for two halves; set judge: paper")
+            judged["search"], judged["report"] = halves(task.validation, spec.seed)
+        splits = {"train": task.train, **judged, **task.challenge}
+        classes = classes_of(task)
+        for dataset, split in splits.items():
+            fold_classes(classes, split)
+            if dataset not in ("train", "search"):
+                self.mapping[f"{name}/{dataset}"] = describe(classes, split)
+        local = {"source": self.checkpoint.source, "device": spec.model.device}
+        model = model_params(spec.model, self.checkpoint, classes)
+        planner = TaskPlanner(splits, model, local, spec.sample, spec.seed, f"{name}: ", self.jobs)
+        planner.encode()
+        self.tasks[name], self.metrics[name], self.classes[name] = planner, task.metric, classes
+        self.splits |= {f"{name}/{n}": s for n, s in splits.items()}
+        self.data |= {f"{name}/{n}": j for n, j in planner.data.items()}
+
+    def steps(self, task: str, epochs: float | None = None) -> FineTune:
+        """Settings of one training of a task; `epochs` where they are other than the study's."""
+        settings = self.spec.tuning(task)
+        if epochs is not None:
+            settings = settings.model_copy(update={"epochs": epochs, "steps": None})
+        return settings.resolved(len(self.tasks[task].splits["train"]))
+
+    def last(self, task: str) -> int:
+        return self.steps(task).kept[-1]
+
+    def make(self) -> None:
+        for seed in self.spec.seeds:
+            for task, planner in self.tasks.items():
+                run = replace(planner, who=f"{task} {seed}: ", tuned={})
+                run.fine_tune(self.spec.tuning(task).model_copy(update={"seed": seed}))
+                self.runs[task, seed] = run
+        for (task, seed), run in self.runs.items():
+            predictions = run.predict(self.last(task), "full model")
+            self.tickets.append(Ticket(task, seed, FULL, FULL, predictions=predictions))
+        self.prune()
+        if self.spec.tickets is not None:
+            self.draw_tickets()
+        if self.spec.methods is not None:
+            self.compare_methods()
+        if self.spec.patterns is not None:
+            self.look_at_patterns()
+
+    # pruning
+
+    def prune(self) -> None:
+        for (task, seed), run in self.runs.items():
+            if self.spec.importance is not None:
+                for prune in self.spec.importance.prune:
+                    job = self.importance(task, run, self.spec.importance, prune)
+                    self.found.append(Found(task, seed, IMPORTANCE, prune, job))
+                    predictions = run.predict(self.last(task), f"importance ({prune})", job, self.spec.importance.ablate)
+                    self.tickets.append(Ticket(task, seed, IMPORTANCE, prune=prune, masks=job, predictions=predictions))
+            if self.spec.magnitude is not None:
+                job = self.magnitude(task, run, self.spec.magnitude)
+                self.found.append(Found(task, seed, MAGNITUDE, "weights", job))
+                self.tickets.append(
+                    Ticket(
+                        task,
+                        seed,
+                        MAGNITUDE,
+                        prune="weights",
+                        masks=job,
+                        predictions=self.predict_weights(task, run, "magnitude", job),
+                    )
+                )
+
+    def importance(
+        self, task: str, run: TaskPlanner, settings: Importance, prune: str, like: Job | None = None, who: str = ""
+    ) -> Job:
+        params = {
+            **run.at(self.last(task)),
+            "settings": settings.model_dump(mode="json", exclude={"prune"}),
+            "prune": prune,
+            "metric": self.metrics[task],
+        }
+        inputs = {**run.tuned, "data": run.data["search"], "encoded": run.encoded["search"]}
+        if settings.ablate == "mean":
+            inputs["reference"] = run.reference(self.last(task))
+        if like is not None:
+            inputs["like"] = like
+        title = f"{run.who}{who or f'importance pruning ({prune})'}"
+        work = 30 * len(run.splits["search"])
+        return run.add(Job.make("importance", title, params, inputs, run.local, work))
+
+    def magnitude(self, task: str, run: TaskPlanner, settings: Magnitude, like: Job | None = None, who: str = "") -> Job:
+        params = {
+            **run.at(self.last(task)),
+            "settings": settings.model_dump(mode="json"),
+            "metric": self.metrics[task],
+        }
+        inputs = {**run.tuned, "data": run.data["search"], "encoded": run.encoded["search"]}
+        if like is not None:
+            inputs["like"] = like
+        title = f"{run.who}{who or 'magnitude pruning'}"
+        return run.add(Job.make("magnitude", title, params, inputs, run.local, 8 * len(run.splits["search"])))
+
+    def predict_weights(self, task: str, run: TaskPlanner, who: str, weights: Job, masks: int = 1) -> dict[str, Job]:
+        made = {}
+        for n in run.datasets:
+            inputs = {**run.tuned, "weights": weights, "encoded": run.encoded[n]}
+            title = f"{run.who}{who} on {n}"
+            made[n] = run.add(
+                Job.make("predict", title, run.at(self.last(task)), inputs, run.local, masks * len(run.splits[n]))
+            )
+        return made
+
+    # tickets
+
+    def draw_tickets(self) -> None:
+        wanted = self.spec.tickets
+        assert wanted is not None
+        names = [GOOD, *(f"{RANDOM}-{i}" for i in range(wanted.random)), BAD]
+        for (task, seed), run in self.runs.items():
+            for found in [f for f in self.found if (f.task, f.seed) == (task, seed)]:
+                if found.method == IMPORTANCE and self.spec.importance and found.prune != self.spec.importance.prune[0]:
+                    continue
+                params = {"what": found.method, "random": wanted.random, "seed": [self.spec.seed, seed]}
+                job = run.add(
+                    Job.make("tickets", f"{run.who}tickets of {found.method}", params, {"found": found.job}, run.local)
+                )
+                self.judge_tickets(task, seed, found.method, found.prune, job, names)
+        if wanted.super_survivors:
+            self.draw_super_survivors()
+
+    def judge_tickets(self, task: str, seed: int, method: str, prune: str, masks: Job, names: list[str]) -> None:
+        """As pruned, and retrained."""
+        wanted, run = self.spec.tickets, self.runs[task, seed]
+        assert wanted is not None
+        if method == MAGNITUDE:
+            predictions = self.predict_weights(task, run, f"tickets of {method}", masks, len(names))
+        else:
+            ablate: Ablation = self.spec.importance.ablate if self.spec.importance else "zero"
+            predictions = run.predict(self.last(task), f"tickets of {method}", masks, ablate, len(names))
+        row = Ticket(task, seed, method, prune=prune, masks=masks)
+        for place, name in enumerate(names):
+            kind, _, number = name.partition("-")
+            one = replace(row, ticket=kind, draw=int(number or 0), place=place)
+            if method == SUPER or kind != GOOD:  # the good one is judged already, as it was found
+                self.tickets.append(replace(one, predictions=predictions))
+            if not wanted.retrain:
+                continue
+            self.tickets.append(self.retrained(one, name))
+            if kind == BAD and method == IMPORTANCE:
+                self.tickets += [self.retrained(one, name, epochs) for epochs in wanted.longer]
+            if kind == RANDOM and one.draw == 0 and method == IMPORTANCE and wanted.untrained:
+                self.tickets.append(replace(self.retrained(one, name, untrained=True), method=UNTRAINED))
+
+    def retrained(self, row: Ticket, name: str, epochs: float | None = None, untrained: bool = False) -> Ticket:
+        run = self.runs[row.task, row.seed]
+        settings = self.steps(row.task, epochs).model_copy(update={"seed": row.seed})
+        assert settings.steps is not None
+        assert row.masks is not None
+        what = f"train {row.method} {name} from nothing" if untrained else f"retrain {row.method} {name}"
+        title = f"{run.who}{what}" + (f" for {epochs:g} epochs" if epochs else "")
+        params = {**run.model, "settings": tuning_params(settings), "ticket": row.place, "untrained": untrained}
+        inputs = {"data": run.data["train"], "encoded": run.encoded["train"], "tickets": row.masks}
+        inputs |= {f"encoded {n}": run.encoded[n] for n in run.datasets}
+        local = {**run.local, "threads": settings.threads}
+        job = run.add(Job.make("retrain", title, params, inputs, local, settings.steps * settings.batch))
+        return replace(row, state=RETRAINED, epochs=epochs or 0.0, predictions=dict.fromkeys(run.datasets, job))
+
+    def draw_super_survivors(self) -> None:
+        assert self.spec.importance is not None
+        first = self.spec.importance.prune[0]
+        for task, planner in self.tasks.items():
+            mine = {
+                f"found {f.seed}": f.job for f in self.found if f.task == task and f.method == IMPORTANCE and f.prune == first
+            }
+            params = {"what": SUPER, "seed": [self.spec.seed]}
+            job = planner.add(Job.make("tickets", f"{task}: super-survivors", params, mine, planner.local))
+            for seed in self.spec.seeds:
+                self.judge_tickets(task, seed, SUPER, first, job, [GOOD, f"{RANDOM}-0", BAD])
+
+    # the two papers together
+
+    def compare_methods(self) -> None:
+        wanted = self.spec.methods
+        assert wanted is not None
+        for task, planner in self.tasks.items():
+            if planner.splits["train"].regression:
+                self.notes.append(f"{task}: left out of methods: L0 keeps the probabilities of classes, and a number has none")
+        for (task, seed), run in self.runs.items():
+            if run.splits["train"].regression:
+                continue
+            reference = run.reference(self.last(task))
+            for settings in wanted.runs():
+                for search_seed in wanted.seed_list:
+                    size = f"{100 * settings.sparsity:g} % seed {search_seed}"
+                    params = {
+                        **run.at(self.last(task)),
+                        "settings": settings.model_dump(mode="json"),
+                        "seed": search_seed,
+                        "ablate": "mean",
+                    }
+                    inputs = {**run.tuned, "reference": reference, "encoded": run.encoded["train"]}
+                    work = settings.steps * settings.batch
+                    found = run.add(Job.make("search", f"{run.who}search {size}", params, inputs, run.local, work))
+                    self.beside(task, seed, run, found, size, settings.sparsity, search_seed)
+
+    def beside(self, task: str, seed: int, run: TaskPlanner, l0: Job, size: str, target: float, search_seed: int) -> None:
+        """One L0 mask, and the other methods' of exactly its size."""
+        wanted = self.spec.methods
+        assert wanted is not None
+        row = Ticket(task, seed, L0, target=target, search_seed=search_seed, part="methods")
+        own = self.spec.importance or Importance.model_validate({})
+        like = own.model_copy(update={"ablate": "mean", "sparsity": None})
+        ranked = self.importance(task, run, like, "both", l0, f"importance like L0 {size}")
+        weights = self.magnitude(task, run, Magnitude.model_validate({}), l0, f"magnitude like L0 {size}")
+        params = {"what": IMPORTANCE, "random": wanted.random, "seed": [self.spec.seed, seed, search_seed]}
+        drawn = run.add(Job.make("tickets", f"{run.who}random like L0 {size}", params, {"found": l0}, run.local))
+        last = self.last(task)
+        self.tickets.append(replace(row, masks=l0, predictions=run.predict(last, f"L0 {size}", l0, "mean")))
+        self.tickets.append(
+            replace(row, method=IMPORTANCE, masks=ranked, predictions=run.predict(last, f"importance {size}", ranked, "mean"))
+        )
+        self.tickets.append(
+            replace(
+                row,
+                method=MAGNITUDE,
+                prune="weights",
+                masks=weights,
+                predictions=self.predict_weights(task, run, f"magnitude {size}", weights),
+            )
+        )
+        masks = wanted.random + 2
+        predictions = run.predict(last, f"random {size}", drawn, "mean", masks)
+        for i in range(wanted.random):
+            self.tickets.append(
+                replace(row, method=RANDOM, ticket=RANDOM, draw=i, masks=drawn, place=1 + i, predictions=predictions)
+            )
+
+    # pattern types
+
+    def look_at_patterns(self) -> None:
+        wanted = self.spec.patterns
+        assert wanted is not None
+        annotated = None if wanted.annotated is None else self.base / Path(wanted.annotated).expanduser()
+        content: list[str] = []
+        if annotated is not None:
+            if not annotated.is_dir():
+                raise InputError(f"patterns.annotated: {annotated} is no folder; it needs .npy maps and labels.csv")
+            content = [f"{p.name}:{file_digest(p)}" for p in sorted(annotated.iterdir()) if p.is_file()]
+        for flavour in ("raw", "normed"):
+            params = {"normed": flavour == "normed", "annotated": content, "seed": self.spec.seed}
+            params |= {"maps": wanted.maps, "steps": wanted.steps}
+            local = {"annotated": None if annotated is None else str(annotated)}
+            job = Job.make("pattern_classifier", f"pattern classifier, {flavour}", params, {}, local, wanted.maps)
+            self.classifiers[flavour] = self.jobs.setdefault(job.key, job)
+        for task, planner in self.tasks.items():
+            if wanted.pretrained:
+                self.patterns.append(PatternPart(task, None, self.pattern_job(planner, planner.model, "before fine-tuning")))
+        for (task, seed), run in self.runs.items():
+            self.patterns.append(PatternPart(task, seed, self.pattern_job(run, run.at(self.last(task)), "after")))
+
+    def pattern_job(self, run: TaskPlanner, model: Mapping[str, Any], who: str) -> Job:
+        assert self.spec.patterns is not None
+        params = {**model, "examples": self.spec.patterns.examples, "seed": self.spec.seed}
+        inputs = {**run.tuned, **self.classifiers, "data": run.data["report"]}
+        work = 12 * min(self.spec.patterns.examples, len(run.splits["report"]))
+        return run.add(Job.make("patterns", f"{run.who}patterns {who}", params, inputs, run.local, work))

@@ -1,0 +1,283 @@
+"""Everything When BERT Plays the Lottery reports, from one study file: each table against a second source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+import torch
+from scipy.stats import pearsonr
+from sklearn.metrics import matthews_corrcoef
+from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+from corewood.data.encode import encode
+from corewood.errors import InputError, StudyError
+from corewood.model.finetune import fine_tune
+from corewood.model.gates import gated
+from corewood.model.load import Model, load
+from corewood.model.weights import encoder_weights
+from corewood.spec import FineTune
+from corewood.store.store import Store
+from corewood.study.cost import estimate
+from corewood.study.engines import Inline
+from corewood.study.jobs_lottery import read_weights
+from corewood.study.plan import make_plan
+from corewood.study.plan_lottery import LotteryPlan, Ticket
+from corewood.study.run import Outcome, run_study
+from corewood.study.work import gold_classes, read_masks
+from corewood.study_file import read_study
+
+UNITS: dict[str, Any] = {"method": "importance", "prune": "both", "part": "tickets"}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.write_lottery(tmp_path_factory.mktemp("lottery"))
+
+
+@pytest.fixture(scope="module")
+def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return small.run(study, tmp_path_factory.mktemp("whole") / "store")
+
+
+def plan_of(outcome: Outcome) -> LotteryPlan:
+    assert isinstance(outcome.plan, LotteryPlan)
+    return outcome.plan
+
+
+def store_of(outcome: Outcome) -> Store:
+    return Store(outcome.report.parents[2])
+
+
+def row_of(outcome: Outcome, **facts: Any) -> Ticket:
+    found = [t for t in plan_of(outcome).tickets if all(getattr(t, k) == v for k, v in facts.items())]
+    assert len(found) == 1, (facts, len(found))
+    return found[0]
+
+
+def value(outcome: Outcome, row: Ticket) -> float:
+    scores = outcome.tables["scores"]
+    keys = ("task", "seed", "part", "method", "prune", "ticket", "draw", "state", "epochs", "search_seed")
+    mine = scores[(scores["dataset"] == "report") & np.logical_and.reduce([scores[k] == getattr(row, k) for k in keys])]
+    assert len(mine) == 1
+    return float(mine["value"].iloc[0])
+
+
+def tuned(outcome: Outcome, task: str, seed: int) -> Model:
+    job = row_of(outcome, task=task, seed=seed, method="full").predictions["report"]
+    entry = store_of(outcome).get(*job.inputs["fine_tune"])
+    return load(str(entry.path("step-24")), tokenizer=str(entry.path("tokenizer")))
+
+
+def logits_of(model: Model, outcome: Outcome, task: str) -> np.ndarray:
+    """One example at a time: no batches, no slim parameters."""
+    examples = encode(plan_of(outcome).split(task, "report"), model.tokenizer, model.max_length)
+    with torch.no_grad():
+        return np.concatenate([model.net(**examples.batch(np.array([i]))).logits.numpy() for i in range(len(examples))])
+
+
+def metric_of(outcome: Outcome, task: str, logits: np.ndarray) -> float:
+    split = plan_of(outcome).split(task, "report")
+    if task == "scores":
+        return float(pearsonr(logits[:, 0], split.frame["label"].astype(float))[0])
+    gold = gold_classes(plan_of(outcome).classes[task], split)
+    if task == "cola":
+        return float(matthews_corrcoef(gold, logits.argmax(1)))
+    return float((gold == logits.argmax(1)).mean())
+
+
+def test_everything_is_there(whole: Outcome) -> None:
+    assert whole.complete, whole.holes
+    wanted = {"scores", "summary", "tickets", "rounds", "importance", "survivors", "stability", "stability_pairs", "overlaps"}
+    wanted |= {"methods", "patterns", "pattern_shares", "pattern_quality", "heterogeneity", "holes"}
+    assert wanted <= set(whole.tables)
+    titles = [job.title for job in whole.plan.jobs]
+    assert len(titles) == len(set(titles))
+    page = (whole.report / "report.html").read_text(encoding="utf-8")
+    assert len(page) < 5e6
+    rows = len(plan_of(whole).tickets)
+    assert len(whole.tables["scores"].query("dataset == 'report' and method != 'majority'")) == rows
+
+
+@pytest.mark.parametrize("task", ["pairs", "cola", "scores"])
+def test_full_models_by_their_metric(whole: Outcome, task: str) -> None:
+    model = tuned(whole, task, 1)
+    expected = metric_of(whole, task, logits_of(model, whole, task))
+    assert value(whole, row_of(whole, task=task, seed=1, method="full")) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("ticket", ["good", "random", "bad"])
+def test_pruned_tickets_are_the_model_with_units_at_zero(whole: Outcome, ticket: str) -> None:
+    row = row_of(whole, task="scores", seed=2, **UNITS, ticket=ticket, draw=0, state="pruned")
+    assert row.masks is not None
+    mask = read_masks(store_of(whole).get(row.masks.kind, row.masks.key))[row.place]
+    model = tuned(whole, "scores", 2)
+    with gated(model, mask, "zero"):
+        expected = metric_of(whole, "scores", logits_of(model, whole, "scores"))
+    assert value(whole, row) == pytest.approx(expected, abs=1e-4, nan_ok=True)
+
+
+def test_pruned_weights_are_the_model_with_weights_at_zero(whole: Outcome) -> None:
+    row = row_of(whole, task="scores", seed=1, method="magnitude", ticket="bad", state="pruned", part="tickets")
+    assert row.masks is not None
+    mask = read_weights(store_of(whole).get(row.masks.kind, row.masks.key), row.place)
+    model = tuned(whole, "scores", 1)
+    with torch.no_grad():
+        for name, weight in encoder_weights(model).items():
+            weight *= torch.from_numpy(mask.kept(name))
+    assert value(whole, row) == pytest.approx(metric_of(whole, "scores", logits_of(model, whole, "scores")), abs=1e-4)
+
+
+def test_retraining_is_training_the_model_without_the_units(whole: Outcome, study: Path, tmp_path: Path) -> None:
+    """From the pretrained weights, with the seed's own classifier and order; closed units by gates, not by smaller matrices."""
+    row = row_of(whole, task="scores", seed=1, **UNITS, ticket="bad", state="retrained", epochs=0.0)
+    assert row.masks is not None
+    mask = read_masks(store_of(whole).get(row.masks.kind, row.masks.key))[row.place]
+    assert 0 < len(mask) < mask.vector.size
+    model = load(str(study.parent / "model"), ["score"], seed=1, new_head=True)
+    train = plan_of(whole).split("scores", "train")
+    settings = FineTune(steps=24, batch=16, learning_rate=1e-3, seed=1)
+    fine_tune(model, encode(train, model.tokenizer, model.max_length), train.gold, settings, tmp_path, mask, "zero")
+    with gated(model, mask, "zero"):
+        expected = metric_of(whole, "scores", logits_of(model, whole, "scores"))
+    assert value(whole, row) == pytest.approx(expected, abs=1e-3)
+
+
+def test_tickets_have_exactly_equal_sizes(whole: Outcome) -> None:
+    sizes = whole.tables["tickets"].query("part == 'tickets' and prune in ('both', 'weights')")
+    by = ["task", "seed", "method"]
+    for column in ("heads", "mlps", "weights"):
+        assert (sizes.groupby(by)[column].nunique() <= 1).all()
+    good = sizes[sizes["ticket"] == "good"]
+    assert (good["in_good"].dropna() == 1).all()
+    bad = sizes.query("ticket == 'bad' and method == 'importance'")
+    for _, row in bad.iterrows():  # 2 layers of 4 heads, 2 MLPs
+        assert row["heads_in_good"] * row["heads"] == pytest.approx(max(0, 2 * row["heads"] - 8))
+
+
+def test_methods_are_compared_at_the_same_size(whole: Outcome) -> None:
+    sizes = whole.tables["tickets"].query("part == 'methods'")
+    for _, part in sizes.groupby(["task", "seed", "target", "search_seed"]):
+        assert part.loc[part["method"] != "magnitude", ["heads", "mlps"]].drop_duplicates().shape == (1, 2)
+        assert set(part["method"]) == {"l0", "importance", "magnitude", "random"}
+        heads, mlps = part.loc[part["method"] == "l0", ["heads", "mlps"]].iloc[0]
+        weights = part.loc[part["method"] == "magnitude", "weights"].iloc[0]
+        assert weights == heads * 4 * 32 * 8 + mlps * 2 * 32 * 48
+    table = whole.tables["methods"]
+    l0 = table.query("method == 'l0' and task == 'pairs' and dataset == 'report'").iloc[0]
+    scores = whole.tables["scores"].query("part == 'methods' and method == 'l0' and task == 'pairs' and dataset == 'report'")
+    assert l0["value"] == pytest.approx(scores["value"].mean())
+    assert set(table["task"]) == {"pairs", "cola"}  # a regression has no right answers to compare
+    assert {"all", "swap"} <= set(table.query("dataset == 'cases'")["case"])
+
+
+def test_the_search_never_sees_the_half_that_is_reported(whole: Outcome, study: Path) -> None:
+    splits = whole.plan.splits
+    search, report = splits["pairs/search"].frame, splits["pairs/report"].frame
+    assert len(search) == len(report) == 30
+    assert abs(search["label"].value_counts() - report["label"].value_counts()).max() <= 1
+    dev = pd.read_csv(study.parent / "pairs-dev.csv")
+    both = pd.concat([search, report])[["first", "second"]]
+    assert sorted(both.itertuples(index=False)) == sorted(dev[["first", "second"]].itertuples(index=False))
+    paper = make_plan(small.spec_of(study, "judge=paper"), study.parent)
+    assert paper.data["pairs/search"].key == paper.data["pairs/report"].key
+    assert len(paper.splits["pairs/report"]) == 60
+    assert any(job.kind == "retrain" for job in paper.jobs)
+
+
+def test_stability_and_survivors_come_from_the_masks(whole: Outcome) -> None:
+    masks = {
+        f.seed: read_masks(store_of(whole).get(f.job.kind, f.job.key))[0]
+        for f in plan_of(whole).found
+        if (f.task, f.method, f.prune) == ("pairs", "importance", "both")
+    }
+    kept = np.stack([m.heads.ravel() for m in masks.values()])
+    row = whole.tables["stability"].query("task == 'pairs' and prune == 'both' and kind == 'head'").iloc[0]
+    if 0 < kept.mean() < 1:
+        assert row["fleiss"] == pytest.approx(fleiss_kappa(aggregate_raters(kept.T.astype(int), n_cat=2)[0]))
+    alive = whole.tables["survivors"].query("task == 'pairs' and prune == 'both' and kind == 'head'")
+    np.testing.assert_allclose(alive.sort_values(["layer", "index"])["mean"], kept.mean(0))
+    every = whole.tables["survivors"].query("task == 'all tasks' and prune == 'both' and kind == 'head'")
+    assert every["mean"].max() <= 3
+    weights = whole.tables["survivors"].query("task == 'pairs' and method == 'magnitude'")
+    shares = whole.tables["tickets"].query("task == 'pairs' and method == 'magnitude' and part == 'tickets'")
+    assert weights["mean"].min() <= shares["weights"].mean() / 14336 <= weights["mean"].max()  # matrices of the tiny model
+
+
+def test_nothing_is_done_twice_and_a_new_line_adds_its_own_jobs(whole: Outcome, study: Path) -> None:
+    again = small.run(study, store_of(whole).root)
+    assert again.computed == 0
+    assert again.report == whole.report
+    longer = make_plan(small.spec_of(study, "tickets.longer=[3, 4]"), study.parent)
+    new = {job.key for job in longer.jobs} - {job.key for job in whole.plan.jobs}
+    assert len(new) == 3 * 2  # three tasks, two seeds
+    assert {job.kind for job in longer.jobs if job.key in new} == {"retrain"}
+
+
+def test_the_cost_is_estimated(whole: Outcome) -> None:
+    cost = estimate(whole.plan, whole.plan.jobs, 2)
+    assert cost.seconds > 0
+    assert "scores/train" in cost.forward
+    assert estimate(whole.plan, [], 2).seconds == 0
+
+
+def test_what_goes_wrong_is_said_and_the_rest_goes_on(study: Path, tmp_path: Path) -> None:
+    """A threshold that everything reaches prunes the whole model away; one that nothing reaches removes nothing."""
+    small_one = ["tickets=null", "methods=null", "patterns=null", "seeds=[1]", "fine_tune.steps=4"]
+    lost = small.run(study, tmp_path / "a", *small_one, "importance={threshold: 0.01}", "magnitude=null")
+    assert lost.complete
+    said = "\n".join(lost_notes(lost))
+    assert "pairs 1: importance pruning (both): the whole model was pruned away" in said
+    found = lost.tables["tickets"].query("task == 'pairs'").iloc[0]
+    assert (found["heads"], found["mlps"]) == (0, 0)
+    scores = lost.tables["scores"].query("task == 'cola' and method == 'importance'")
+    assert scores["note"].str.contains("one class predicted").all()
+    constant = lost.tables["scores"].query("task == 'scores' and method == 'majority'")
+    assert constant["value"].isna().all()
+    assert constant["note"].iloc[0]
+
+
+def lost_notes(outcome: Outcome) -> list[str]:
+    store = store_of(outcome)
+    return [n for job in outcome.plan.jobs for n in store.get(job.kind, job.key).meta.get("notes", [])]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("fine_tune.seed=3", "give them as seeds"),
+        ("fine_tune.checkpoints=[2]", "at the end of fine-tuning alone"),
+        ("seeds=[1, 1]", "stands twice"),
+        ("importance.treshold=0.5", "Did you mean 'threshold'"),
+        ("importance.threshold=1.5", "importance.threshold"),
+        ("methods.path=true", "exact sizes"),
+        ("kind=lotery", "is no kind of study"),
+        ("tasks.cola.glu=x", "Did you mean 'glue'"),
+    ],
+)
+def test_mistakes_in_a_lottery(study: Path, change: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        read_study(study, [change])
+
+
+def test_what_planning_refuses(study: Path) -> None:
+    for changes, message in (
+        (["tasks.pairs.train=null"], "a lottery fine-tunes every task"),
+        (["patterns.annotated=nowhere"], "is no folder"),
+    ):
+        with pytest.raises((InputError, StudyError), match=message):
+            make_plan(small.spec_of(study, *changes), study.parent)
+
+
+def test_masks_of_one_seed_and_task_still_make_a_report(study: Path, tmp_path: Path) -> None:
+    changes = ["seeds=[1]", "tickets={random: 1, retrain: false}", "methods=null", "patterns=null", "magnitude=null"]
+    spec = small.spec_of(study, *changes)
+    one = spec.model_copy(update={"tasks": {"cola": spec.tasks["cola"]}})
+    done = run_study(one, study.parent, Store(tmp_path / "store"), Inline())
+    assert done.complete
+    assert "overlaps" not in done.tables
+    assert "stability" not in done.tables
