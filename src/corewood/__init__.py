@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from corewood.errors import CorewoodError, InputError
     from corewood.evaluate.ablate import ablate
     from corewood.evaluate.attention import AttentionMap, attention_map
-    from corewood.evaluate.metrics import accuracy, wilson
+    from corewood.evaluate.judge import prune_units, prune_weights
+    from corewood.evaluate.metrics import accuracy, score, wilson
     from corewood.evaluate.predict import Predictions, predict
     from corewood.model.finetune import fine_tune
     from corewood.model.gates import Gates, Means, gated
     from corewood.model.load import Model, load, wrap
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.reference import mean_activations
+    from corewood.model.weights import WeightMask, weights_masked
     from corewood.prune.search import search
+    from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention_charts import attention_map_chart
     from corewood.spec import L0, FineTune, StudySpec
+    from corewood.spec_lottery import Importance, LotterySpec, Magnitude
     from corewood.study.library import run
     from corewood.study_file import read_study
 
@@ -53,6 +57,10 @@ _WHERE = {
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "study_file", "run": "study.library",
+    "Importance": "spec_lottery", "LotterySpec": "spec_lottery", "Magnitude": "spec_lottery", "prune_units": "evaluate.judge",
+    "prune_weights": "evaluate.judge", "score": "evaluate.metrics", "WeightMask": "model.weights",
+    "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
+    "weight_tickets": "prune.tickets",
 }  # fmt: skip
 
 __all__ = [
@@ -62,7 +70,10 @@ __all__ = [
     "CorewoodError",
     "FineTune",
     "Gates",
+    "Importance",
     "InputError",
+    "LotterySpec",
+    "Magnitude",
     "Mask",
     "Masks",
     "Means",
@@ -73,10 +84,12 @@ __all__ = [
     "StudySpec",
     "Task",
     "Units",
+    "WeightMask",
     "ablate",
     "accuracy",
     "agreement",
-    "attention_map", "attention_map_chart",
+    "attention_map",
+    "attention_map_chart",
     "core",
     "effective_size",
     "encode",
@@ -86,15 +99,22 @@ __all__ = [
     "mean_activations",
     "overlaps",
     "predict",
+    "prune_units",
+    "prune_weights",
     "read_study",
     "run",
+    "score",
     "search",
     "spread",
     "stability",
+    "super_tickets",
     "task",
+    "unit_tickets",
+    "weight_tickets",
+    "weights_masked",
     "wilson",
     "wrap",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ import small
 import tiny
 
 from corewood.data.overlap import overlap
+from corewood.spec_lottery import LotterySpec
 from corewood.study_file import parse_study
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,12 @@ def test_the_further_lines_of_a_study_are_valid() -> None:
     assert spec.effective_size is not None
     assert spec.ablations is not None
     assert spec.attention is not None
+
+
+def test_the_lottery_is_valid() -> None:
+    spec = parse_study(blocks("yaml")[2], "tickets.yaml")
+    assert isinstance(spec, LotterySpec)
+    assert [task.metric for task in spec.tasks.values()] == ["matthews", "accuracy", "accuracy"]
 
 
 def test_the_library_example_runs(tmp_path: Path) -> None:

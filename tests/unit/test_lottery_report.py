@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
+import vl_convert
 
 from corewood.analyse.methods import beside
 from corewood.analyse.overlaps import overlaps
@@ -16,6 +20,11 @@ from corewood.analyse.patterns import heterogeneity, pattern_summary
 from corewood.analyse.stability import pairs, stability
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask, Masks
+from corewood.report.lottery_sections import LOTTERY_SECTIONS
+from corewood.report.lottery_tables import in_good_table, scores_table, table_rows
+from corewood.report.lottery_words import lottery_finding
+from corewood.report.page import VEGA_LITE, page
+from corewood.report.sections import draw
 
 TYPES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 METRIC = {"cola": "matthews", "sts-b": "pearson"}
@@ -83,36 +92,25 @@ class Made:
         return pd.DataFrame(rows)
 
     def sizes(self) -> pd.DataFrame:
-        rows = []
+        rows: list[dict[str, Any]] = []
+
+        def add(task: str, seed: int, method: str, ticket: str, found: Mapping[str, float], prune: str = "both") -> None:
+            rows.append({**FACTS, "task": task, "seed": seed, "method": method, "ticket": ticket, "prune": prune, **found})
+
         for task, masks in self.masks.items():
             alive = reduce(and_, masks)
             for seed, mask in zip(self.seeds, masks, strict=True):
                 for method, own in (("importance", mask), ("super-survivors", alive)):
                     for ticket, inside in (("good", 1.0), ("random", 0.5), ("bad", 0.2)):
-                        rows.append({**self.size(own, inside), "task": task, "seed": seed, "method": method, "ticket": ticket})
-                for prune, left in (("heads", Mask(mask.heads, np.ones(self.layers, bool))), ("mlps", self.all_heads(mask))):
-                    rows.append(
-                        {
-                            **self.size(left, 1.0),
-                            "task": task,
-                            "seed": seed,
-                            "method": "importance",
-                            "ticket": "good",
-                            "prune": prune,
-                        }
-                    )
+                        add(task, seed, method, ticket, self.size(own, inside))
+                alone = {"heads": Mask(mask.heads, mask.mlps | True), "mlps": Mask(mask.heads | True, mask.mlps)}
+                for prune, left in alone.items():
+                    add(task, seed, "importance", "good", self.size(left, 1.0), prune)
+                share = 0.5 + 0.01 * self.rng.random()
                 for ticket, inside in (("good", 1.0), ("random", 0.5), ("bad", 0.0)):
-                    facts = {"task": task, "seed": seed, "method": "magnitude", "ticket": ticket, "prune": "weights"}
-                    rows.append(
-                        {**facts, "weights": 5000.0, "encoder_share": 0.5 + 0.01 * self.rng.random(), "in_good": inside}
-                    )
-        table = pd.DataFrame(rows)
-        return table.assign(
-            **{name: table.get(name, pd.Series(index=table.index)).fillna(value) for name, value in FACTS.items()}
-        )
-
-    def all_heads(self, mask: Mask) -> Mask:
-        return Mask(np.ones_like(mask.heads), mask.mlps)
+                    kept = {"weights": 5000.0, "encoder_share": share, "in_good": inside}
+                    add(task, seed, "magnitude", ticket, kept, "weights")
+        return pd.DataFrame(rows)
 
     def size(self, mask: Mask, inside: float) -> dict[str, float]:
         heads, mlps = float(mask.heads.sum()), float(mask.mlps.sum())
@@ -204,13 +202,8 @@ class Made:
         for number, task in enumerate(self.tasks):
             for dataset, case, domain in CASES if number == 0 else CASES[:1]:
                 n = {"all": 400}.get(case, 200)
-                chances = {
-                    "l0": 0.8,
-                    "importance": 0.8 - worse * (domain == "challenge"),
-                    "magnitude": 0.8,
-                    "random": 0.5,
-                    "full": 0.9,
-                }
+                chances = {"l0": 0.8, "importance": 0.8, "magnitude": 0.8, "random": 0.5, "full": 0.9}
+                chances["importance"] -= worse * (domain == "challenge")
                 luck = self.rng.random((len(self.seeds), n))
                 right = {name: (luck < chance).astype(float) for name, chance in chances.items()}
                 right["magnitude"] = np.roll(right["magnitude"], 1, 1)
@@ -225,16 +218,10 @@ class Made:
             for state, seed in (("pretrained", -1), *(("fine-tuned", s) for s in self.seeds)):
                 for attention in ("raw", "normed"):
                     shares = self.rng.dirichlet((0.3, 0.4, 0.3, 0.2, 0.6), layer.size)
+                    facts = {"task": task, "state": state, "seed": seed, "attention": attention, "examples": 50}
                     for i, kind in enumerate(TYPES):
-                        facts = {
-                            "task": task,
-                            "state": state,
-                            "seed": seed,
-                            "attention": attention,
-                            "type": kind,
-                            "examples": 50,
-                        }
-                        tables.append(pd.DataFrame({"layer": layer, "head": head, "share": shares[:, i], **facts}))
+                        own = {"layer": layer, "head": head, "type": kind, "share": shares[:, i]}
+                        tables.append(pd.DataFrame({**own, **facts}))
         found = pd.concat(tables, ignore_index=True)
         alive = {task: reduce(and_, masks) for task, masks in self.masks.items()}
         quality = pd.DataFrame(
@@ -248,3 +235,185 @@ class Made:
             "pattern_quality": pd.concat(sets, ignore_index=True),
             "heterogeneity": heterogeneity(found, alive),
         }
+
+
+ABOUT: dict[str, Any] = {
+    "title": "made up", "model": "bert", "study": {}, "labels": {}, "examples": {}, "notes": [], "versions": {},
+    "ablate": "zero", "job_seconds": 1,
+}  # fmt: skip
+NEEDS = {
+    "Tickets": [],
+    "Pruning": ["rounds", "importance", "tickets"],
+    "Survivors": ["survivors"],
+    "Stability": ["stability", "stability_pairs"],
+    "Between tasks": ["overlaps"],
+    "Patterns": ["patterns", "pattern_shares", "pattern_quality", "heterogeneity"],
+    "Methods": ["methods"],
+}
+Tables = Mapping[str, pd.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return Made(["cola", "if", "sts-b"], [1, 2, 3], 2, 4).tables()
+
+
+def words(tables: Tables) -> str:
+    found = lottery_finding(tables, "bert")
+    return " ".join([found.headline, *found.points])
+
+
+def rescored(tables: Tables, change: Mapping[str, float], **where: str) -> dict[str, pd.DataFrame]:
+    """The same tables with other scores: task -> value in the rows that `where` names."""
+    scores = tables["scores"].copy()
+    for task, value in change.items():
+        rows = scores["task"] == task
+        for column, wanted in where.items():
+            rows &= scores[column] == wanted
+        scores.loc[rows, "value"] = value
+    return {**tables, "scores": scores, "summary": summary(scores, tables["tickets"])}
+
+
+def test_every_item_is_drawn_and_becomes_a_picture(tables: dict[str, pd.DataFrame]) -> None:
+    drawn = draw(tables)
+    assert {s: [d.item.name for d in items] for s, items in drawn.items()} == {
+        s: [i.name for i in items] for s, items in LOTTERY_SECTIONS.items()
+    }
+    text = page(tables, ABOUT, drawn)
+    specs = json.loads(text.split('id="specs">')[1].split("</script>")[0])
+    assert list(specs) == [d.item.name for items in drawn.values() for d in items if not d.item.table]
+    for spec in specs.values():
+        assert vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE).startswith("<svg")
+
+
+@pytest.mark.parametrize("section", list(NEEDS)[1:])
+def test_a_section_without_its_tables_is_left_out(tables: dict[str, pd.DataFrame], section: str) -> None:
+    some = {name: table for name, table in tables.items() if name not in NEEDS[section]}
+    drawn = draw(some)
+    assert section not in drawn
+    assert "Tickets" in drawn
+    assert words(some)
+
+
+def test_summary_alone_is_enough(tables: dict[str, pd.DataFrame]) -> None:
+    least = {name: tables[name] for name in ("scores", "holes")} | {"summary": summary(tables["scores"])}
+    assert list(draw(least)) == ["Tickets"]
+    assert "none was retrained" not in words(least)
+
+
+def test_one_task_and_one_seed() -> None:
+    few = Made(["cola"], [7], 2, 2).tables()
+    drawn = draw(few)
+    assert "Between tasks" not in drawn
+    assert "Stability" not in drawn
+    json.loads(page(few, ABOUT, drawn).split('id="specs">')[1].split("</script>")[0])
+    text = words(few)
+    assert "rests on one seed of one task" in text
+    assert "nan" not in text
+    assert "one seed has no spread" in text
+
+
+def test_one_way_of_pruning_alone(tables: dict[str, pd.DataFrame]) -> None:
+    for method in ("importance", "magnitude"):
+        kept = {"majority", "full", method}
+        names = ("scores", "summary", "tickets", "rounds", "survivors")
+        some = {name: tables[name][tables[name]["method"].isin(kept)] for name in names}
+        drawn = draw({**some, "holes": tables["holes"]})
+        assert {"Tickets", "Pruning", "Survivors"} <= set(drawn)
+        assert ("s-pruning" in words(some)) == (method == "importance")
+
+
+# numbers
+
+
+def cells(html: str) -> dict[str, list[str]]:
+    """First cell of a row -> the others."""
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html)]
+    return {row[0]: row[1:] for row in rows if row}
+
+
+def test_table_3_holds_means_over_seeds(tables: dict[str, pd.DataFrame]) -> None:
+    html = scores_table(tables)
+    assert html is not None
+    scores = tables["scores"]
+    good = scores[(scores["method"] == "magnitude") & (scores["ticket"] == "good") & (scores["state"] == "retrained")]
+    found = cells(html)["m-pruning: good, retrained"]
+    for task, text in zip(["cola", "if", "sts-b"], found, strict=True):
+        values = good.loc[good["task"] == task, "value"].to_numpy()
+        assert text.rstrip("*") == f"{values.mean():.2f}\u00a0±\u00a0{values.std(ddof=1):.2f}"
+    assert list(table_rows(tables["summary"]))[:4] == [
+        "majority class", "full model", "s-pruning: good, pruned", "s-pruning: good, retrained",
+    ]  # fmt: skip
+    assert cells(html)["majority class"][2] == "undefined†"
+
+
+def test_averages_are_given_only_where_no_task_is_missing(tables: dict[str, pd.DataFrame]) -> None:
+    html = {d.item.name: d.content for items in draw(tables).values() for d in items if d.item.table}
+    bad = cells(html["bad-table"])
+    assert bad["majority class"][-1] == "a task is missing"
+    row = table_rows(tables["summary"])["s-pruning: bad, retrained"]
+    assert bad["bad by s-pruning, retrained"][-1] == f"{row['mean'].mean():.3f}"
+    assert list(cells(html["longer-table"])) == ["as long as fine-tuning", "4 epochs", "6 epochs"]
+
+
+def test_undefined_scores_are_counted(tables: dict[str, pd.DataFrame]) -> None:
+    scores = tables["scores"].copy()
+    odd = (scores["method"] == "importance") & (scores["state"] == "pruned") & (scores["task"] == "if") & (scores["seed"] == 1)
+    odd &= (scores["ticket"] == "good") & (scores["prune"] == "both")
+    scores.loc[odd, ["value", "note"]] = [np.nan, "not finite"]
+    changed = {**tables, "scores": scores, "summary": summary(scores, tables["tickets"])}
+    html = scores_table(changed)
+    assert html is not None
+    assert cells(html)["s-pruning: good, pruned"][1].endswith("† (2 of 3 seeds)")
+    assert "one score undefined" in words(changed)
+    page(changed, ABOUT, draw(changed))
+
+
+def test_chance_of_being_in_the_good_one(tables: dict[str, pd.DataFrame]) -> None:
+    html = in_good_table(tables)
+    assert html is not None
+    rows = tables["tickets"]
+    mine = rows[(rows["task"] == "cola") & (rows["method"] == "importance") & (rows["ticket"] == "random")]
+    row = re.findall(r"<tr>(.*?)</tr>", html)[1]
+    shown = re.findall(r"<td[^>]*>(.*?)</td>", row)
+    assert shown[:3] == ["cola", "s-pruning", "random"]
+    assert shown[4] == f"{100 * mine['heads'].mean() / 8:.1f} %"
+
+
+# words
+
+
+def test_winning_depends_on_one_standard_deviation(tables: dict[str, pd.DataFrame]) -> None:
+    full = tables["summary"][tables["summary"]["method"] == "full"].set_index("task")
+    bar = full["mean"] - full["std"]
+    where = {"method": "importance", "ticket": "good", "state": "retrained"}
+    above = rescored(tables, {t: bar[t] + 0.001 for t in bar.index}, **where)
+    below = rescored(tables, {t: bar[t] - 0.001 for t in bar.index}, **where)
+    assert "on 3 of 3 tasks by s-pruning" in lottery_finding(above, "bert").headline
+    assert "on 0 of 3 tasks by s-pruning" in lottery_finding(below, "bert").headline
+    assert "s-pruning's reach it on no task" in words(below)
+    one = rescored(above, {"if": bar["if"] - 0.001}, **where)
+    assert "s-pruning's reach it on all but “if”" in words(one)
+
+
+def test_methods_are_told_apart_only_by_intervals_without_zero(tables: dict[str, pd.DataFrame]) -> None:
+    assert "worse: importance" in words(tables)
+    assert "not to be told apart from it: magnitude" in words(tables)
+    same = tables["methods"].assign(difference_low=-0.1, difference_high=0.1)
+    assert "the methods cannot be told apart" in words({**tables, "methods": same})
+
+
+def test_what_was_odd_is_said(tables: dict[str, pd.DataFrame]) -> None:
+    sizes = tables["tickets"].copy()
+    one = (sizes["method"] == "importance") & (sizes["ticket"] == "good") & (sizes["seed"] == 1) & (sizes["task"] == "cola")
+    sizes.loc[one & (sizes["prune"] == "both"), ["heads", "mlps"]] = 0
+    assert "s-pruning removed everything in 1 of" in words({**tables, "tickets": sizes})
+    poor = rescored(tables, {"cola": 0.1}, method="full")
+    assert "the full model does not beat the majority class on “cola”" in words(poor)
+
+
+def test_correlation_with_heterogeneity(tables: dict[str, pd.DataFrame]) -> None:
+    sure = tables["heterogeneity"].assign(r=0.5, p=0.001)
+    assert "survive more often" in words({**tables, "heterogeneity": sure})
+    unknown = tables["heterogeneity"].assign(r=np.nan, p=np.nan)
+    assert "heterogeneous" not in words({**tables, "heterogeneity": unknown})

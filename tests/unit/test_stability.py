@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 
 import corewood as cw
 from corewood.analyse.overlaps import overlaps
-from corewood.analyse.stability import Stability, pairs, shuffled, stability
+from corewood.analyse.stability import Stability, equal_sizes, fleiss, fleiss_of, pairs, q_of, shuffled, stability
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 
@@ -282,3 +282,13 @@ def test_overlaps_need_masks() -> None:
     one = overlaps({"a": mask, "b": mask}).set_index(["one", "other"]).loc[("a", "b")]
     assert one["std"].isna().all()
     assert (one["p"] == one["p_whole"]).all()
+
+
+def test_random_masks_are_scored_as_the_real_ones_are() -> None:
+    """The null's own formulas, from votes, against statsmodels on every drawn mask."""
+    rng = np.random.default_rng(3)
+    kept = rng.random((4, 30)) < np.array([0.3, 0.5, 0.6, 0.6])[:, None]
+    drawn = list(shuffled(kept, np.zeros(30, int), 20, rng))
+    votes = np.stack([d.sum(0) for d in drawn])
+    np.testing.assert_allclose(fleiss_of(votes, kept), [fleiss(d) for d in drawn])
+    np.testing.assert_allclose(q_of(votes, kept), [equal_sizes(d)[0] for d in drawn])

@@ -129,15 +129,28 @@ def null(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Genera
     members = [strata == s for s in np.unique(strata)]
     if max(m.sum() for m in members) < 2:  # one MLP per layer
         return Null(np.empty(0), np.empty(0), np.empty(0), np.nan)
-    count = len(kept)
-    constant = bool(kept.all() or not kept.any())
-    values = np.full((draws, 3), np.nan)
-    for i, drawn in enumerate(shuffled(kept, strata, draws, rng)):
-        votes = drawn.sum(0)  # (unit,)
-        values[i, 0] = np.nan if constant else fleiss_kappa(np.stack([count - votes, votes], 1))
-        values[i, 1] = equal_sizes(drawn)[0]
-        values[i, 2] = (votes == count).sum()
-    return Null(values[:, 0], values[:, 1], values[:, 2], sum(expected_all(kept[:, None, m]) for m in members))
+    votes = np.stack([drawn.sum(0) for drawn in shuffled(kept, strata, draws, rng)])  # (draw, unit)
+    expected = sum(expected_all(kept[:, None, m]) for m in members)
+    return Null(fleiss_of(votes, kept), q_of(votes, kept), (votes == len(kept)).sum(1), expected)
+
+
+def fleiss_of(votes: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Fleiss' kappa of every draw from its votes; shuffling leaves the share of what is kept as it is."""
+    count, share = len(kept), kept.mean()
+    by_chance = share**2 + (1 - share) ** 2
+    if by_chance == 1:
+        return np.full(len(votes), np.nan)
+    same = (votes * (votes - 1) + (count - votes) * (count - votes - 1)) / (count * (count - 1))
+    return np.asarray((same.mean(1) - by_chance) / (1 - by_chance))
+
+
+def q_of(votes: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Cochran's Q of every draw from its votes; shuffling leaves the sizes as they are."""
+    sizes = kept.sum(1)
+    count, total = len(sizes), sizes.sum()
+    spread = (count * total - (votes**2).sum(1)).astype(float)
+    spread[spread == 0] = np.nan  # all masks alike
+    return np.asarray((count - 1) * (count * (sizes**2).sum() - total**2) / spread)
 
 
 def shuffled(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Generator) -> Iterator[np.ndarray]:

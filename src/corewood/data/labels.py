@@ -75,3 +75,11 @@ def describe(classes: Sequence[str], split: Split) -> str:
         f"{i} {name}" + ("" if normal(name) == normal(split.labels[k]) else f" -> {split.labels[k]}")
         for i, (name, k) in enumerate(zip(classes, fold, strict=True))
     )
+
+
+def gold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
+    """(example,) the right class of the model, or the right number."""
+    if split.regression:
+        return split.gold
+    place = {label: c for c, label in enumerate(fold_classes(classes, split))}  # label of the split -> class
+    return np.array([place[label] for label in split.gold])

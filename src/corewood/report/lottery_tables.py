@@ -86,7 +86,7 @@ def wide(tables: Tables, rows: Mapping[str, pd.DataFrame], average: bool = False
         means = part.set_index("task")["mean"].reindex(tasks)
         cells = {r["task"]: cell(r, tuple(r[KEY]) in noted) for _, r in part.iterrows()}
         line |= {task: cells.get(task, "–") for task in tasks}
-        if average:
+        if average and len(tasks) > 1:
             line[AVERAGE] = MISSING if means.isna().any() else f"{means.mean():.3f}".replace("-", "\u2212")
         lines.append(line)
     return html_table(pd.DataFrame(lines), {})

@@ -103,7 +103,7 @@ def winning_point(tables: Tables) -> list[str]:
         if len(good) == 1:
             row = good.iloc[0]
             verb = "reach" if row["as_full"] else "stay below"
-            parts.append(f"{name}'s {verb} it ({plus_minus(row['mean'], row['std'])}; full model {row['beside']:.2f})")
+            parts.append(f"{name}'s {verb} it ({plus_minus(row['mean'], row['std'], 1, 3)}; full model {row['beside']:.3f})")
             continue
         lost = list(good.index[~good["as_full"]])
         rest = "on all tasks" if not lost else "on no task" if len(lost) == len(good) else f"on all but {names_of(lost)}"
@@ -114,7 +114,10 @@ def winning_point(tables: Tables) -> list[str]:
     full = of_tickets(tables["summary"])
     spread = full.loc[full["method"] == "full", "std"].notna().any()
     bar = "the full model's mean less one standard deviation" if spread else "the full model's score (one seed has no spread)"
-    return [f"Retrained from the pretrained weights, good subnetworks should reach {bar}: {'; '.join(parts)}."]
+    return [
+        f"Retrained from the pretrained weights, good subnetworks should reach {bar}: {'; '.join(parts)}. (S-pruning removes "
+        "heads and MLPs by importance, m-pruning single weights by magnitude.)"
+    ]
 
 
 def names_of(tasks: list[str]) -> str:
@@ -194,7 +197,7 @@ def super_point(tables: Tables) -> list[str]:
         text += f", {between(good['encoder_share'], 0, 100, ' %')} of the encoder's weights"
     if len(good) == 1:
         row = good.iloc[0]
-        text += f"; retrained alone they score {plus_minus(row['mean'], row['std'])} (full model {row['beside']:.2f})"
+        text += f"; retrained alone they score {plus_minus(row['mean'], row['std'], 1, 3)} (full model {row['beside']:.3f})"
     else:
         gap = 100 * (good["mean"] - good["beside"]).mean()
         text += f"; retrained alone they reach the full model on {int(good['as_full'].sum())} of {len(good)} tasks"
@@ -289,7 +292,8 @@ def pattern_point(tables: Tables) -> list[str]:
         verb = f"survive {'more' if (likely > 0).all() else 'less'} often"
     elif len(likely):
         verb = "survive more or less often depending on what is looked at"
-    return [f"Heads with heterogeneous attention {verb}: {joined(parts)}, over all tasks."]
+    over = ", over all tasks" if len(tasks_of(tables)) > 1 else ""
+    return [f"Heads with heterogeneous attention {verb}: {joined(parts)}{over}."]
 
 
 def odd_point(tables: Tables) -> list[str]:

@@ -176,8 +176,7 @@ def overlaps_chart(tables: Tables) -> Any:
         for kind, name in kinds.items()
         for title in [f"{name} {text}"]
     ]
-    found = in_rows([p for p in panels if p is not None])
-    return found.resolve_scale(color="independent")
+    return in_rows([p for p in panels if p is not None])
 
 
 def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
@@ -189,7 +188,8 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
     data["text"] = [plus_minus(m, s, 1, 1).replace(" ", "") for m, s in zip(rows["shared"], rows["std"], strict=True)]
     data["chance"] = ["" if pd.isna(e) else f"({e:.1f})" for e in rows["expected"]]
     data["mark"] = rows["p_whole"] < LEVEL
-    between = data.loc[~data["itself"], "shared"]
+    between = rows.loc[rows["one"] != rows["other"], "shared"]
+    data["shade"] = ((rows["shared"] - between.min()) / (float(np.ptp(between)) or 1)).clip(0, 1).round(3)
     base = alt.Chart(data).encode(
         x=alt.X("one:N", scale=alt.Scale(domain=tasks), title=None, axis=alt.Axis(labelAngle=-40)),
         y=alt.Y("other:N", scale=alt.Scale(domain=tasks), title=None),
@@ -207,9 +207,7 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
         color=alt.condition(
             alt.datum.itself,
             alt.value(PALE),
-            alt.Color(
-                "shared:Q", title=None, scale=alt.Scale(domain=[between.min(), between.max()], range=GREENS[:3]), legend=None
-            ),
+            alt.Color("shade:Q", title=None, scale=alt.Scale(domain=[0, 1], range=GREENS[:3]), legend=None),
         )
     )
     rings = base.transform_filter(alt.datum.mark).mark_rect(filled=False, stroke=MARK, strokeWidth=2)

@@ -10,8 +10,8 @@ from corewood.analyse.generalisation import SEARCH, dynamics, spread
 from corewood.analyse.heads import frequencies, rank_correlations
 from corewood.store.store import Store
 from corewood.study.base import Plan
+from corewood.study.lottery import LotteryPlan
 from corewood.study.plan_core import CorePlan
-from corewood.study.plan_lottery import LotteryPlan
 from corewood.study.results import Results
 from corewood.study.results_lottery import LotteryResults
 from corewood.study.tables_answers import (

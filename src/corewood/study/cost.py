@@ -17,8 +17,8 @@ from corewood.prune.l0 import State, frozen, step
 from corewood.spec import L0, Ablation, FineTune
 from corewood.study.base import Plan
 from corewood.study.job import Job
+from corewood.study.lottery import LotteryPlan
 from corewood.study.plan_core import CorePlan
-from corewood.study.plan_lottery import LotteryPlan
 
 EXAMPLES = 32
 ROUNDS = 3

@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from corewood.analyse.core import core
 from corewood.data.encode import encode
+from corewood.data.labels import gold_classes
 from corewood.data.read import drawn
 from corewood.data.task import Split
 from corewood.evaluate.ablate import ablate, without
@@ -36,7 +37,7 @@ from corewood.study.jobs_lottery import (
     do_tickets,
     predict_weights,
 )
-from corewood.study.work import Progress, Work, gold_classes, read_data, read_masks, read_reference, write_logits, write_masks
+from corewood.study.work import Progress, Work, read_data, read_masks, read_reference, write_logits, write_masks
 
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 

@@ -10,15 +10,15 @@ import pandas as pd
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import load_file as load_tensors
 
+from corewood.data.labels import gold_classes
 from corewood.data.read import drawn
 from corewood.errors import JobError
 from corewood.evaluate.attention import split_words
-from corewood.evaluate.metrics import score
+from corewood.evaluate.judge import unit_judge, weight_judge
 from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
 from corewood.model.load import Model, untrained
-from corewood.model.mask import Mask
 from corewood.model.slim import confined
 from corewood.model.weights import WeightMask, trained_under, unit_shares, unit_weights, weights_masked
 from corewood.prune.importance import importance_search
@@ -29,7 +29,6 @@ from corewood.spec_lottery import Importance, Magnitude
 from corewood.store.store import Entry
 from corewood.study.work import (
     Work,
-    gold_classes,
     read_data,
     read_encoded,
     read_masks,
@@ -45,9 +44,7 @@ def do_importance(work: Work) -> dict[str, Any]:
     gold = gold_classes(model.labels, read_data(work.input("data")))
     means = read_reference(work.input("reference"))[1].means if "reference" in work.job.inputs else None
 
-    def judge(mask: Mask) -> float:
-        return score(params["metric"], logits_of(model, mask, examples, settings.ablate, means), gold, draws=0).value
-
+    judge = unit_judge(model, examples, gold, params["metric"], settings.ablate, means)
     size = None
     if "like" in work.job.inputs:
         like = read_masks(work.input("like"))[0]
@@ -63,9 +60,7 @@ def do_magnitude(work: Work) -> dict[str, Any]:
     params, model, examples = work.job.params, work.model(), work.encoded()
     gold = gold_classes(model.labels, read_data(work.input("data")))
 
-    def judge() -> float:
-        return score(params["metric"], logits_of(model, model.units.full(), examples), gold, draws=0).value
-
+    judge = weight_judge(model, examples, gold, params["metric"])
     keep = None
     if "like" in work.job.inputs:
         keep = unit_weights(model, read_masks(work.input("like"))[0])

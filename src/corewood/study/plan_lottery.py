@@ -16,84 +16,23 @@ from corewood.prune.tickets import BAD, GOOD, RANDOM
 from corewood.spec import Ablation, FineTune, kept_units
 from corewood.spec_lottery import Importance, LotterySpec, Magnitude
 from corewood.store.store import file_digest
-from corewood.study.base import Checkpoint, Plan, TaskPlanner, model_params, read_checkpoint, tuning_params
+from corewood.study.base import Checkpoint, TaskPlanner, model_params, read_checkpoint, tuning_params
 from corewood.study.job import Job
+from corewood.study.lottery import (
+    FULL,
+    IMPORTANCE,
+    L0,
+    MAGNITUDE,
+    RETRAINED,
+    SUPER,
+    UNTRAINED,
+    Found,
+    LotteryPlan,
+    PatternPart,
+    Ticket,
+)
 
-FULL, IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED, L0 = "full", "importance", "magnitude", "super-survivors", "untrained", "l0"
-PRUNED, RETRAINED = "pruned", "retrained"
 UNRELIABLE = {"wnli": "wnli: its training and validation sets hold like sentences with opposite labels; results are unreliable"}
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """One subnetwork, judged in one way: a row of the scores."""
-
-    task: str
-    seed: int
-    method: str
-    ticket: str = GOOD
-    draw: int = 0
-    state: str = PRUNED
-    prune: str = "both"  # what importance pruning may remove
-    epochs: float = 0.0  # of retraining, where longer than fine-tuning
-    target: float = 0.0  # share removed, where methods are compared
-    search_seed: int = 0  # of an L0 search
-    part: str = "tickets"  # tickets, or methods
-    masks: Job | None = None  # where its mask is
-    place: int = 0  # which of the masks, and of the logits
-    predictions: Mapping[str, Job] = field(default_factory=dict)  # dataset -> job
-
-    @property
-    def jobs(self) -> list[Job]:
-        return [*([self.masks] if self.masks else []), *self.predictions.values()]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What pruning found in one fine-tuned model."""
-
-    task: str
-    seed: int
-    method: str
-    prune: str
-    job: Job
-    part: str = "tickets"
-
-
-@dataclass(frozen=True)
-class PatternPart:
-    task: str
-    seed: int | None  # of fine-tuning; None before it
-    job: Job
-
-
-@dataclass(frozen=True)
-class LotteryPlan(Plan):
-    spec: LotterySpec
-    metrics: Mapping[str, str]  # by task
-    classes: Mapping[str, tuple[str, ...]]  # by task
-    tickets: tuple[Ticket, ...]
-    found: tuple[Found, ...]
-    patterns: tuple[PatternPart, ...]
-    classifiers: Mapping[str, Job]  # raw, normed
-
-    def split(self, task: str, name: str) -> Split:
-        return self.splits[f"{task}/{name}"]
-
-    def datasets(self, task: str) -> list[str]:
-        """What tickets of a task are judged on."""
-        names = [key.partition("/")[2] for key in self.splits if key.startswith(f"{task}/")]
-        return [n for n in names if n not in ("train", "search")]
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        rows = [[t.task, t.seed, t.method, t.ticket, t.draw, t.state, t.prune, t.epochs, t.part, t.place] for t in self.tickets]
-        return {**super().asked, "rows": rows, "metrics": dict(self.metrics)}
-
-    @property
-    def reported(self) -> dict[str, Any]:
-        zero = self.spec.importance is None or self.spec.importance.ablate == "zero"
-        return {"classes": [], "ablate": "zero" if zero else "mean"}
 
 
 def make_lottery_plan(spec: LotterySpec, base: Path) -> LotteryPlan:
@@ -213,16 +152,8 @@ class LotteryPlanner:
             if self.spec.magnitude is not None:
                 job = self.magnitude(task, run, self.spec.magnitude)
                 self.found.append(Found(task, seed, MAGNITUDE, "weights", job))
-                self.tickets.append(
-                    Ticket(
-                        task,
-                        seed,
-                        MAGNITUDE,
-                        prune="weights",
-                        masks=job,
-                        predictions=self.predict_weights(task, run, "magnitude", job),
-                    )
-                )
+                predictions = self.predict_weights(task, run, "magnitude", job)
+                self.tickets.append(Ticket(task, seed, MAGNITUDE, prune="weights", masks=job, predictions=predictions))
 
     def importance(
         self, task: str, run: TaskPlanner, settings: Importance, prune: str, like: Job | None = None, who: str = ""

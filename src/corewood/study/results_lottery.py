@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.data.labels import fold_classes
+from corewood.data.labels import fold_classes, gold_classes
 from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.jobs_lottery import read_retrained
-from corewood.study.plan_lottery import FULL, IMPORTANCE, MAGNITUDE, RETRAINED, Found, LotteryPlan, Ticket
-from corewood.study.work import gold_classes, read_logits, read_masks
+from corewood.study.lottery import FULL, IMPORTANCE, MAGNITUDE, RETRAINED, Found, LotteryPlan, Ticket
+from corewood.study.work import read_logits, read_masks
 
 FACTS = ("task", "seed", "part", "method", "prune", "ticket", "draw", "state", "epochs", "target", "search_seed")
 
@@ -94,11 +94,10 @@ class LotteryResults:
         split, classes = self.plan.split(row.task, dataset), self.plan.classes[row.task]
         logits = self.logits(row, dataset)
         facts |= {"dataset": dataset, "domain": "in-domain" if dataset == "report" else "challenge"}
-        if dataset == "report":
-            metric = self.plan.metrics[row.task]
-            found = score(metric, logits, gold_classes(classes, split))
-            values = {"case": "all", "metric": metric, **vars(found)}
-            return pd.DataFrame([{**facts, **values}])
+        if dataset == "report" or split.regression:
+            metric, gold = self.plan.metrics[row.task], gold_classes(classes, split)
+            cases = [(case, score(metric, logits[inside], gold[inside])) for case, _, inside in parts(split)]
+            return pd.DataFrame([{**facts, "case": case, "metric": metric, **vars(found)} for case, found in cases])
         table = accuracy(logits, split, classes)[["case", "n", "value", "low", "high"]]
         return table.assign(metric="accuracy", note="", **facts)
 

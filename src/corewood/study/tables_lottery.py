@@ -17,7 +17,7 @@ from corewood.analyse.patterns import heterogeneity, pattern_summary
 from corewood.analyse.stability import pairs, stability
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask, Masks
-from corewood.study.plan_lottery import IMPORTANCE, L0, MAGNITUDE
+from corewood.study.lottery import IMPORTANCE, L0, MAGNITUDE
 from corewood.study.results import stack
 from corewood.study.results_lottery import LotteryResults
 

@@ -14,7 +14,6 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from corewood.data.encode import Encoded
-from corewood.data.labels import fold_classes
 from corewood.data.task import Split
 from corewood.errors import JobError
 from corewood.evaluate.attention import AttentionMap
@@ -90,14 +89,6 @@ def cached_model(
     return load(
         source, labels, tokenizer=tokenizer, pad_token=pad_token, revision=revision, max_length=max_length, device=device
     )
-
-
-def gold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
-    """(example,) the right class of the model, or the right number."""
-    if split.regression:
-        return split.gold
-    place = {label: c for c, label in enumerate(fold_classes(classes, split))}  # label of the split -> class
-    return np.array([place[label] for label in split.gold])
 
 
 # entries into objects, and back
