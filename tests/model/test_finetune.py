@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -147,3 +148,40 @@ def test_numbers_and_classes_are_not_mixed_up(tmp_path: Path) -> None:
     model, train, gold = prepared(labels=("only",))
     with pytest.raises(InputError, match="a class alone leaves nothing to learn"):
         fine_tune(model, train, gold, SETTINGS, tmp_path)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
+def test_rows_of_words_that_do_not_occur_are_left_out_and_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """Against training with all rows of the embeddings."""
+    off = {"bert": "hidden_dropout_prob", "roberta": "hidden_dropout_prob", "gpt2": "resid_pdrop"}[family]
+    settings = FineTune(steps=6, batch=8, learning_rate=1e-3, checkpoints=(3,), seed=3)
+    model = tiny.model(family, **{off: 0.0})
+    assert TRAIN is not None
+    few = encode(TRAIN, model.tokenizer, 64).take(np.arange(24))
+    start = model.net.get_input_embeddings().weight.detach().clone()
+    ours = fine_tune(model, few, TRAIN.gold[:24], settings, tmp_path / "ours")
+    own = model.net.get_input_embeddings()
+    unused = np.setdiff1d(np.arange(len(start)), [*few.ids, few.pad_id])
+    assert len(unused) > 10
+    assert own.weight[unused].equal(start[unused])
+    assert not own.weight[few.ids[1]].equal(start[few.ids[1]])
+    assert not own._forward_pre_hooks
+    other = tiny.model(family, **{off: 0.0})
+    monkeypatch.setattr(finetune, "used_rows", lambda *_: nullcontext())
+    theirs = fine_tune(other, few, TRAIN.gold[:24], settings, tmp_path / "theirs")
+    for step in (3, 6):
+        one, two = weights(ours[step]), weights(theirs[step])
+        assert one.keys() == two.keys()
+        for name in one:
+            torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=2e-6)
+
+
+def test_with_weight_decay_every_row_changes(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    few = train.take(np.arange(16))
+    start = model.net.get_input_embeddings().weight.detach().clone()
+    fine_tune(model, few, gold[:16], FineTune(steps=2, batch=8, learning_rate=1e-2, weight_decay=0.5), tmp_path)
+    unused = np.setdiff1d(np.arange(1, len(start)), few.ids)
+    assert not model.net.get_input_embeddings().weight[unused].equal(start[unused])

@@ -31,12 +31,7 @@ METRIC = {"cola": "matthews", "sts-b": "pearson"}
 LEVELS = {"good": (0.9, 0.96), "random": (0.75, 0.92), "bad": (0.65, 0.88)}  # of the full model: pruned, retrained
 FOUND = (("importance", "both", 1.0), ("magnitude", "weights", 1.05), ("super-survivors", "both", 0.8))
 NOTE = "whoever always says the same has no correlation with anything"
-CASES = (
-    ("report", "all", "in-domain"),
-    ("hard", "all", "challenge"),
-    ("hard", "if", "challenge"),
-    ("hard", "passive", "challenge"),
-)
+CASES = (("report", "all", "in-domain"), *(("hard", case, "challenge") for case in ("all", "if", "passive")))
 FACTS = {"draw": 0, "target": 0.0, "search_seed": 0, "epochs": 0.0, "prune": "both", "part": "tickets"}
 
 
@@ -147,11 +142,8 @@ class Made:
                 for i in range(1, 8):
                     kept = names[(i - 1) * len(names) // 14 :]
                     score = self.rng.exponential(0.02, len(kept))
-                    tables.append(
-                        pd.DataFrame(
-                            {"round": i, "unit": kept, "score": score, "ranked": score * 10, "task": task, "seed": seed}
-                        )
-                    )
+                    found = {"round": i, "unit": kept, "score": score, "ranked": score * 10}
+                    tables.append(pd.DataFrame(found).assign(task=task, seed=seed))
         return pd.concat(tables, ignore_index=True).assign(prune="both")
 
     # masks
@@ -165,10 +157,8 @@ class Made:
             weights = {k: 0.5 + 0.1 * self.rng.standard_normal((len(masks), *shape)).clip(-2, 2) for k, shape in shares.items()}
             tables.append(survivors(weights).assign(task=task, method="magnitude", prune="weights"))
         if len(self.tasks) > 1:
-            counts = {
-                "head": sum(Masks(m).heads.astype(int) for m in self.masks.values()),
-                "mlp": sum(Masks(m).mlps.astype(int) for m in self.masks.values()),
-            }
+            packs = [Masks(masks) for masks in self.masks.values()]
+            counts = {"head": np.sum([p.heads for p in packs], axis=0), "mlp": np.sum([p.mlps for p in packs], axis=0)}
             tables.append(survivors(counts).assign(task="all tasks", method="importance", prune="both"))
             tables.append(survivors(weights).assign(task="all tasks", method="magnitude", prune="weights"))
         return pd.concat(tables, ignore_index=True)
@@ -189,10 +179,8 @@ class Made:
         )
 
     def pairs(self) -> pd.DataFrame:
-        tables = [
-            pairs(kept, list(self.seeds)).assign(task=task, prune="both", kind=kind) for task, kind, kept, _ in self.kinds()
-        ]
-        return pd.concat(tables, ignore_index=True)
+        tables = [pairs(kept, list(self.seeds)).assign(task=task, kind=kind) for task, kind, kept, _ in self.kinds()]
+        return pd.concat(tables, ignore_index=True).assign(prune="both")
 
     # methods and patterns
 
@@ -224,10 +212,8 @@ class Made:
                         tables.append(pd.DataFrame({**own, **facts}))
         found = pd.concat(tables, ignore_index=True)
         alive = {task: reduce(and_, masks) for task, masks in self.masks.items()}
-        quality = pd.DataFrame(
-            {"type": [*TYPES, "weighted"], "f1": [0.9, 0.95, 0.8, np.nan, 0.7, 0.84], "support": [40, 30, 20, 0, 60, 150]}
-        )
-        quality = quality.assign(precision=quality["f1"], recall=quality["f1"])
+        quality = pd.DataFrame({"type": [*TYPES, "weighted"], "f1": [0.9, 0.95, 0.8, np.nan, 0.7, 0.84]})
+        quality = quality.assign(precision=quality["f1"], recall=quality["f1"], support=[40, 30, 20, 0, 60, 150])
         sets = [quality.assign(set=name, attention=a) for name in ("generated", "real") for a in ("raw", "normed")]
         return {
             "patterns": found,

@@ -26,6 +26,7 @@ from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
+from corewood.model.rows import UsedRows, used_rows
 from corewood.spec import Ablation, FineTune
 
 COMPLETE = "complete"  # marks a resume point that was written to its end
@@ -49,14 +50,17 @@ class Ordered(Dataset[int]):
 class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
     """Keeps the model at the chosen steps, leaves one complete resume point, watches the loss."""
 
-    def __init__(self, model: Model, kept: dict[int, Path], steps: int, progress: Progress) -> None:
-        self.model, self.kept, self.steps, self.progress = model, kept, steps, progress
+    def __init__(
+        self, model: Model, kept: dict[int, Path], steps: int, progress: Progress, rows: UsedRows | None = None
+    ) -> None:
+        self.model, self.kept, self.steps, self.progress, self.rows = model, kept, steps, progress, rows
         self.saved_at = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         self.progress(state.global_step, self.steps)
         if state.global_step in self.kept:
-            save_model(self.model, self.kept[state.global_step])
+            with self.rows.whole() if self.rows else nullcontext():
+                save_model(self.model, self.kept[state.global_step])
         control.should_save = time.monotonic() - self.saved_at > RESUME_EVERY
         return control
 
@@ -153,16 +157,16 @@ def fine_tune(
             chosen = np.asarray(indices)
             return {**train.batch(chosen), "labels": targets[chosen]}
 
-        keeper = Keeper(model, kept, settings.last, progress)
-        trainer = transformers.Trainer(
-            model=model.net,
-            args=arguments,
-            train_dataset=Ordered(train, settings),
-            data_collator=collate,
-            callbacks=[keeper],
-        )
-        trainer.remove_callback(transformers.PrinterCallback)
-        with nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed):
+        gates = nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed)
+        with gates, used_rows(model, train, settings.weight_decay) as rows:
+            trainer = transformers.Trainer(
+                model=model.net,
+                args=arguments,
+                train_dataset=Ordered(train, settings),
+                data_collator=collate,
+                callbacks=[Keeper(model, kept, settings.last, progress, rows)],
+            )
+            trainer.remove_callback(transformers.PrinterCallback)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
     model.net.eval()
     return kept

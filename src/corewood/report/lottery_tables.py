@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from corewood.report.method_charts import METHODS, compared
@@ -24,6 +23,7 @@ from corewood.report.ticket_charts import (
     of_tickets,
     plus_minus,
     tasks_of,
+    totals,
 )
 
 AVERAGE = "average"
@@ -54,12 +54,13 @@ def table_rows(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def cell(row: pd.Series, noted: bool) -> str:
     """0.51 ± 0.04, with a star where it reaches the full model, and what must be known about it."""
+    dagger = NOTED if noted else ""
     if pd.isna(row["mean"]):
-        return "undefined" if row["undefined"] else "–"
+        return f"undefined{dagger}" if row["undefined"] else "–"
     text = plus_minus(row["mean"], row["std"]).replace(" ", "\u00a0")
     star = "*" if row["as_full"] and row["method"] not in ("full", "majority") else ""
     missing = f" ({row['seeds']} of {row['seeds'] + row['undefined']} seeds)" if row["undefined"] else ""
-    return text + star + (NOTED if noted else "") + missing
+    return text + star + dagger + missing
 
 
 def notes_of(tables: Tables) -> pd.DataFrame:
@@ -144,17 +145,6 @@ def notes_table(tables: Tables) -> str | None:
 
 
 # tickets
-
-
-def totals(tables: Tables) -> dict[str, float]:
-    """How many heads, MLPs and weights the full model has, where the tables say so."""
-    found = {"head": np.nan, "mlp": np.nan, "weights": np.nan}
-    if "survivors" in tables:
-        units = tables["survivors"].drop_duplicates(["kind", "layer", "index"])
-        found |= {kind: float((units["kind"] == kind).sum()) for kind in ("head", "mlp")}
-    if "rounds" in tables and "weights" in tables["rounds"]:
-        found["weights"] = float(tables["rounds"]["weights"].max())
-    return found
 
 
 def in_good_table(tables: Tables) -> str | None:

@@ -213,6 +213,17 @@ def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
     return alt.layer(*layers).properties(width=250, height=160, title=quoted(task))
 
 
+def totals(tables: Tables) -> dict[str, float]:
+    """How many heads, MLPs and weights the full model has, where the tables say so."""
+    found = {"head": np.nan, "mlp": np.nan, "weights": np.nan}
+    if "survivors" in tables:
+        units = tables["survivors"].drop_duplicates(["kind", "layer", "index"])
+        found |= {kind: float((units["kind"] == kind).sum()) for kind in ("head", "mlp")}
+    if "rounds" in tables and "weights" in tables["rounds"]:
+        found["weights"] = float(tables["rounds"]["weights"].max())
+    return found
+
+
 def stays_chart(tables: Tables) -> Any:
     """Appendix B: how many heads and MLPs stay when both are pruned, or one kind alone."""
     if "tickets" not in tables:
@@ -221,10 +232,10 @@ def stays_chart(tables: Tables) -> Any:
     rows = rows[(rows["part"] == "tickets") & (rows["ticket"] == "good") & rows["method"].isin([IMPORTANCE, MAGNITUDE])]
     if rows.empty:
         return None
-    heads, mlps = (tables["survivors"].drop_duplicates(["kind", "layer", "index"])["kind"] == k for k in ("head", "mlp"))
+    total = totals(tables)
     rows = rows.assign(mode=rows["prune"].map(MODES))
-    rows["head_share"] = rows["heads"] / heads.sum() if "heads" in rows else np.nan
-    rows["mlp_share"] = rows["mlps"] / mlps.sum() if "mlps" in rows else np.nan
+    rows["head_share"] = rows["heads"] / total["head"] if "heads" in rows else np.nan
+    rows["mlp_share"] = rows["mlps"] / total["mlp"] if "mlps" in rows else np.nan
     titles = {"head_share": "heads that stay", "mlp_share": "MLPs that stay", "encoder_share": "encoder weights that stay"}
     shown = {field: title for field, title in titles.items() if rows[field].notna().any()}
     modes = [m for m in MODES.values() if m in set(rows["mode"])]
