@@ -11,11 +11,11 @@ KEYS = ["task", "method", "prune", "ticket", "state", "epochs"]
 def summary(scores: pd.DataFrame, sizes: pd.DataFrame | None = None) -> pd.DataFrame:
     """Per task and kind of ticket: mean and standard deviation over seeds; several draws of a seed are averaged first.
 
-    `undefined` counts seeds whose score is no number: they are in no mean. `beside` is the full model's mean, `as_full` says
-    whether the ticket reaches it less one standard deviation (the paper's figure 2).
+    `undefined` counts seeds with a score that is no number: they are in no mean. `beside` is the full model's mean; `as_full`
+    says whether the ticket reaches it less one standard deviation (the paper's figure 2).
     """
     rows = scores[(scores["part"] == "tickets") & (scores["dataset"] == "report")]
-    by_seed = rows.groupby([*KEYS, "metric", "seed"], sort=False)["value"].mean().reset_index()
+    by_seed = rows.groupby([*KEYS, "metric", "seed"], sort=False)["value"].agg(lambda v: v.mean(skipna=False)).reset_index()
     grouped = by_seed.groupby([*KEYS, "metric"], sort=False)["value"]
     table = grouped.agg(mean="mean", std="std", lowest="min", highest="max", seeds="count").reset_index()
     table["undefined"] = grouped.agg(lambda v: int(v.isna().sum())).to_numpy()
@@ -25,7 +25,8 @@ def summary(scores: pd.DataFrame, sizes: pd.DataFrame | None = None) -> pd.DataF
     table["as_full"] = table["mean"] >= floor
     if sizes is not None and not sizes.empty:
         own = sizes[sizes["part"] == "tickets"]
-        kept = own.groupby(["task", "method", "prune", "ticket"])[["encoder_share", "in_good"]].agg(["mean", "std"])
+        what = ["task", "method", "prune", "ticket"]
+        kept = own.groupby([*what, "seed"])[["encoder_share", "in_good"]].mean().groupby(what).agg(["mean", "std"])
         kept.columns = pd.Index(["encoder_share", "encoder_share_std", "in_good", "in_good_std"])
         table = table.merge(kept.reset_index(), on=["task", "method", "prune", "ticket"], how="left")
     return table

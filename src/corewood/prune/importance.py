@@ -156,13 +156,13 @@ class ImportanceSearch:
     def to_size(self, heads: int, mlps: int) -> FoundUnits:
         """Down to exactly so many, in rounds: the fewer units, the more the ranking depends on which are left."""
         mask = self.model.units.full()
+        self.note("full", mask, np.nan, np.nan, True)
         while (left := int(mask.heads.sum()) - heads) + (mlps_left := int(mask.mlps.sum()) - mlps) > 0:
             step = min(left, self.heads_in(self.settings.heads_per_round))
             mask = without_least(mask, self.ranking(mask), step, min(mlps_left, 1))
             self.note("size", mask, np.nan, np.nan, True)
-        if not self.rows:
+        if not self.scores:  # nothing to remove
             self.ranking(mask)
-            self.note("size", mask, np.nan, np.nan, True)
         return self.found(mask)
 
     def heads_in(self, share: float) -> int:

@@ -156,12 +156,15 @@ def in_good_table(tables: Tables) -> str | None:
     if rows.empty:
         return None
     total = totals(tables)
-    rows = rows.reindex(columns=[*rows.columns.union(["heads", "mlps", "weights", "heads_in_good", "mlps_in_good"])])
+    wanted = ["heads", "mlps", "weights", "heads_in_good", "mlps_in_good"]
+    rows = rows.reindex(columns=[*rows.columns, *(c for c in wanted if c not in rows)])
     heads, mlps = rows["heads"] / total["head"], rows["mlps"] / total["mlp"]  # chance that a unit is in the good one
     count = (rows["heads"] + rows["mlps"]).where(lambda n: n > 0)
     units = (rows["heads"] * heads + rows["mlps"] * mlps) / count
-    rows = rows.assign(heads_chance=heads, mlps_chance=mlps)
-    rows["chance"] = units.where(rows["method"] != MAGNITUDE, rows["weights"] / total["weights"])
+    rows["heads_chance"] = heads.where(rows["heads_in_good"].notna())
+    rows["mlps_chance"] = mlps.where(rows["mlps_in_good"].notna())
+    chance = units.where(rows["method"] != MAGNITUDE, rows["weights"] / total["weights"])
+    rows["chance"] = chance.where(rows["in_good"].notna())
     fields = ["heads_in_good", "heads_chance", "mlps_in_good", "mlps_chance", "in_good", "chance"]
     table = rows.groupby(["task", "method", "ticket"], sort=False)[fields].mean().reset_index()
     table["method"] = table["method"].map(SPOKEN)
@@ -188,7 +191,7 @@ def stability_table(tables: Tables) -> str | None:
     table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})
     table["prune"] = table["prune"].map({"both": "both", "heads": "heads alone", "mlps": "MLPs alone"})
     table["size"] = [
-        f"{low}–{high} of {n}".replace(" ", "\u00a0")
+        f"{low} to {high} of {n}".replace(" ", "\u00a0")
         for low, high, n in zip(table["smallest"], table["largest"], table["units"], strict=True)
     ]
     columns = ["task", "prune", "kind", "masks", "size"]
@@ -251,7 +254,13 @@ def methods_table(tables: Tables) -> str | None:
     rows = rows.sort_values(["domain"], ascending=False, kind="stable")
     for task in dict.fromkeys(rows["task"]):
         for (_, target, case, n, models), part in rows[rows["task"] == task].groupby(keys, sort=False):
-            line: dict[str, Any] = {"task": task, "size": percent(target), "case": case, "examples": n, "models": models}
+            line: dict[str, Any] = {
+                "task": task,
+                "size": percent(target).replace(" ", "\u00a0"),
+                "case": case,
+                "examples": n,
+                "models": models,
+            }
             by = part.set_index("method")
             for method, name in METHODS.items():
                 if method in by.index:

@@ -63,7 +63,7 @@ def histogram(rows: pd.DataFrame, kind: str) -> Any:
         .encode(
             x=alt.X("low:Q", title="score", axis=alt.Axis(tickCount=4), bin=alt.BinParams(binned=True)),
             x2="high:Q",
-            y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis=alt.Axis(tickMinStep=1, tickCount=4)),
+            y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis=alt.Axis(tickCount=4)),
             tooltip=[alt.Tooltip(f"{c}:Q", format=".3g") for c in ("low", "high", "units")],
         )
         .properties(width=215 if kind == "head" else 120, height=110)
@@ -91,7 +91,9 @@ def bands(rows: pd.DataFrame, kind: str) -> Any:
     by = rows.groupby("round")["ranked"]
     table = pd.DataFrame({name: by.quantile(q) for name, q in levels.items()}).assign(units=by.size()).round(5).reset_index()
     colour = GREENS[3] if kind == "head" else LINES[3]
-    x = alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, tickCount=6, format="d"), scale=alt.Scale(nice=False))
+    every = table["round"].tolist()
+    ticks = alt.Axis(values=every[:: 1 + len(every) // 8], format="d")
+    x = alt.X("round:Q", title="round", axis=ticks, scale=alt.Scale(nice=False, zero=False))
     tip = ["round:Q", *(alt.Tooltip(f"{c}:Q", format=".3g") for c in (*levels, "units"))]
     y = alt.Y("p5:Q", title=f"score of {KINDS[kind]}")
     base = alt.Chart(table).encode(x=x, tooltip=tip)

@@ -37,7 +37,7 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
     (folder / "report.html").write_text(page(tables, about, sections), encoding="utf-8")
     (folder / "figures").mkdir()
     for drawn in [d for items in sections.values() for d in items if not d.item.table]:
-        svg = vl_convert.vegalite_to_svg(drawn.content.to_json(), vl_version=VEGA_LITE)
+        svg = vl_convert.vegalite_to_svg(drawn.content.to_json(validate=False), vl_version=VEGA_LITE)
         path = folder / "figures" / drawn.item.name
         path.with_suffix(".svg").write_text(svg, encoding="utf-8")
         path.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))

@@ -49,7 +49,8 @@ def plus_minus(mean: float, std: float, scale: float = 1, digits: int = 2) -> st
     if pd.isna(mean):
         return "–"
     spread = "" if pd.isna(std) else f" ± {scale * std:.{digits}f}"
-    return f"{scale * mean:.{digits}f}{spread}".replace("-", "\u2212")
+    value = round(scale * mean, digits) + 0.0  # no minus before a zero
+    return f"{value:.{digits}f}{spread}".replace("-", "\u2212")
 
 
 def lowest_shown(values: pd.Series) -> float:

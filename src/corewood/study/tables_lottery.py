@@ -99,10 +99,14 @@ def kinds_of(masks: list[Mask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
+PRUNED_KINDS = {"both": ("head", "mlp"), "heads": ("head",), "mlps": ("mlp",)}
+
+
 def stability_table(results: LotteryResults) -> pd.DataFrame | None:
     rows: list[dict[str, Any]] = []
     for (task, prune), by in results.masks.items():
-        for kind, (kept, strata) in kinds_of(list(by.values())).items() if len(by) > 1 else ():
+        kinds = kinds_of(list(by.values()))
+        for kind, (kept, strata) in ((k, kinds[k]) for k in PRUNED_KINDS[prune] if len(by) > 1):
             rows.append({"task": task, "prune": prune, "kind": kind, **stability(kept, strata).row()})
     return pd.DataFrame(rows) if rows else None
 
@@ -110,7 +114,8 @@ def stability_table(results: LotteryResults) -> pd.DataFrame | None:
 def pairs_table(results: LotteryResults) -> pd.DataFrame | None:
     tables = []
     for (task, prune), by in results.masks.items():
-        for kind, (kept, _) in kinds_of(list(by.values())).items() if len(by) > 1 else ():
+        kinds = kinds_of(list(by.values()))
+        for kind, (kept, _) in ((k, kinds[k]) for k in PRUNED_KINDS[prune] if len(by) > 1):
             tables.append(pairs(kept, list(by)).assign(task=task, prune=prune, kind=kind))
     return stack(tables)
 
@@ -154,11 +159,12 @@ def pattern_tables(results: LotteryResults) -> dict[str, pd.DataFrame]:
     found = stack(tables)
     if found is None:
         return {}
+    if any(job.title in results.holes for job in results.plan.classifiers.values()):
+        return {}
     alive = {task: reduce(and_, masks) for task, masks in results.good_masks().items()}
     quality = [
         pd.read_parquet(results.store.get("pattern_classifier", job.key).path("quality.parquet")).assign(attention=flavour)
         for flavour, job in results.plan.classifiers.items()
-        if job.title not in results.holes
     ]
     made = {"patterns": found, "pattern_shares": pattern_summary(found, alive), "pattern_quality": pd.concat(quality)}
     return made | ({"heterogeneity": heterogeneity(found, alive)} if alive else {})
