@@ -395,3 +395,14 @@ def test_correlation_with_heterogeneity(tables: dict[str, pd.DataFrame]) -> None
     assert "survive more often" in words({**tables, "heterogeneity": sure})
     unknown = tables["heterogeneity"].assign(r=np.nan, p=np.nan)
     assert "heterogeneous" not in words({**tables, "heterogeneity": unknown})
+
+
+@pytest.mark.parametrize(("gap", "says"), [(0.12, "by magnitude keep the challenge cases best"), (0.0, "cannot be told apart")])
+def test_the_headline_of_methods_alone(tables: dict[str, pd.DataFrame], gap: float, says: str) -> None:
+    summary = tables["summary"]
+    methods = tables["methods"].query("method in ('l0', 'magnitude')").assign(difference_low=0.0, difference_high=0.0)
+    other = methods["method"] == "magnitude"
+    methods.loc[other, ["difference", "difference_low", "difference_high"]] = [gap, gap - 0.05, gap + 0.05]
+    methods["value"] = np.where(other, 0.7 + gap, 0.7)
+    alone = {**tables, "summary": summary[summary["method"].isin(["full", "majority"])], "methods": methods}
+    assert says in lottery_finding(alone, "mini").headline

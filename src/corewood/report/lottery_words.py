@@ -78,7 +78,8 @@ def headline(tables: Tables, model: str) -> str:
         if len(good):
             parts.append((int(good["as_full"].sum()), len(good), SPOKEN[method]))
     if not parts:
-        return f"Subnetworks of {model}: none was retrained, so whether there are winning tickets is not known."
+        unknown = f"Subnetworks of {model}: none was retrained, so whether there are winning tickets is not known."
+        return methods_headline(tables, model) or unknown
     if all(n == 1 for _, n, _ in parts):
         yes, no = ([name for won, _, name in parts if won == hit] for hit in (1, 0))
         if not no:
@@ -90,6 +91,33 @@ def headline(tables: Tables, model: str) -> str:
         return f"Good subnetworks of {model} retrain to the full model's score by {joined(yes)}, but not by {joined(no)}."
     told = joined(f"{won} of {n} tasks by {name}" for won, n, name in parts)
     return f"Good subnetworks of {model} retrain to the full model's score on {told}."
+
+
+def methods_headline(tables: Tables, model: str) -> str | None:
+    """Where nothing but methods was compared: the best of them at the largest share removed, if it can be told."""
+    rows = whole_challenge_sets(tables)
+    if rows.empty:
+        return None
+    rows = rows[~rows["method"].isin(["full", "random"])]
+    for _, here in sorted(rows.groupby("target"), reverse=True):
+        apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
+        if apart.empty:
+            continue
+        best = here.iloc[int(here["value"].to_numpy().argmax())]
+        other = here[here["method"] == "l0"] if best["method"] != "l0" else apart.sort_values("value")
+        if best["method"] == "l0" or best["difference_low"] > 0:
+            return (
+                f"Pruned to the same size, subnetworks of {model} by {METHODS[str(best['method'])]} keep the challenge cases "
+                f"best: {100 * best['value']:.0f} % right with {100 * best['target']:g} % removed, against "
+                f"{100 * other['value'].iloc[0]:.0f} % by {METHODS[str(other['method'].iloc[0])]}."
+            )
+    return f"Ways of pruning {model} to the same size cannot be told apart on the challenge cases."
+
+
+def whole_challenge_sets(tables: Tables) -> pd.DataFrame:
+    rows = tables.get("methods", pd.DataFrame(columns=["domain", "case"]))
+    found: pd.DataFrame = rows[(rows["domain"] == "challenge") & (rows["case"] == "all")]
+    return found
 
 
 def winning_point(tables: Tables) -> list[str]:
@@ -226,13 +254,10 @@ def overlap_point(tables: Tables) -> list[str]:
 
 def methods_point(tables: Tables) -> list[str]:
     """On whole challenge sets: which methods differ from L0 by more than their interval."""
-    if "methods" not in tables:
+    rows = whole_challenge_sets(tables)
+    if rows.empty:
         return []
-    rows = tables["methods"]
-    rows = rows[(rows["domain"] == "challenge") & (rows["case"] == "all")]
     keys = list(dict.fromkeys(zip(rows["task"], rows["target"], rows["dataset"], strict=True)))
-    if not keys:
-        return []
     others = rows[~rows["method"].isin(["l0", "full"])]
     if len(keys) > FEW:
         return [counted(others, len(keys))]
