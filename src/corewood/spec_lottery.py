@@ -116,6 +116,17 @@ class LotterySpec(Spec):
             raise ValueError("nothing to do: give importance, magnitude, methods or patterns")
         if self.tickets is not None and self.importance is None and self.magnitude is None:
             raise ValueError("tickets: are drawn from what importance or magnitude pruning keeps; give one of these")
+        if self.importance is not None and len(set(self.importance.prune)) < len(self.importance.prune):
+            raise ValueError(f"importance.prune: a value stands twice in {list(self.importance.prune)}")
+        wanted = self.tickets
+        if wanted is not None and len(set(wanted.longer)) < len(wanted.longer):
+            raise ValueError(f"tickets.longer: a value stands twice in {list(wanted.longer)}")
+        if wanted is not None and not wanted.retrain and (wanted.longer or wanted.untrained):
+            raise ValueError("tickets: longer and untrained are trainings; they need retrain: true")
+        if wanted is not None and wanted.untrained and not wanted.random:
+            raise ValueError("tickets.untrained: trains under a random mask; it needs random: 1 or more")
+        if wanted is not None and wanted.longer and self.importance is None:
+            raise ValueError("tickets.longer: retrains bad tickets of importance pruning; it needs importance")
         if self.tickets is not None and self.importance is None and (self.tickets.super_survivors or self.tickets.untrained):
             raise ValueError("tickets: super_survivors and untrained are about heads and MLPs; they need importance")
         return self

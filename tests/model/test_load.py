@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import tiny
 import transformers as t
+from safetensors.torch import load_file, save_file
 
 from corewood.errors import InputError
 from corewood.model import load as loading
@@ -102,3 +103,17 @@ def test_a_new_head_with_one_label_is_a_regression(tmp_path: Path) -> None:
     classes = load(str(tmp_path / "score"), labels=("a", "b", "c"), new_head=True)  # the old loss goes with the old head
     assert classes.net.config.problem_type != "regression"
     assert classes.net.classifier.out_features == 3
+
+
+def test_a_checkpoint_with_old_names_is_saved_with_new_ones(tmp_path: Path) -> None:
+    """BERT's own file calls LayerNorm's parameters gamma and beta; what is saved must be found again by resuming."""
+    folder = tiny.checkpoint(tmp_path / "old")
+    tensors = load_file(folder / "model.safetensors")
+    names = {n: n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta") for n in tensors}
+    assert set(names.values()) != set(tensors)
+    save_file({names[n]: tensor for n, tensor in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load(str(folder))
+    model.net.save_pretrained(tmp_path / "new")
+    again = load_file(tmp_path / "new" / "model.safetensors")
+    assert set(again) == set(tensors)
+    model.net.load_state_dict(again)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 DRAWS = 2000
+CHUNK = 200
 
 
 def weights(count: int, draws: int, rng: np.random.Generator) -> np.ndarray:
@@ -23,8 +24,13 @@ def beside(right: Mapping[str, np.ndarray], base: str, draws: int = DRAWS, seed:
     """
     rng = np.random.default_rng(seed)
     models, examples = next(iter(right.values())).shape
-    by_model, by_example = weights(models, draws, rng), weights(examples, draws, rng)
-    drawn = {name: ((by_model @ values) * by_example).sum(1) for name, values in right.items()}  # (draw,)
+    by_model = weights(models, draws, rng)
+    drawn = {name: np.empty(draws) for name in right}
+    for first in range(0, draws, CHUNK):  # (draw, example) arrays of a large set would fill the memory
+        some = slice(first, first + CHUNK)
+        by_example = weights(examples, len(by_model[some]), rng)
+        for name, values in right.items():
+            drawn[name][some] = ((by_model[some] @ values) * by_example).sum(1)
     made = {}
     for name, values in right.items():
         low, high = np.quantile(drawn[name], (0.025, 0.975))

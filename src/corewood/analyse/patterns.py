@@ -22,7 +22,7 @@ def pattern_summary(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd
         by_seed = rows.groupby(["task", "state", "seed", "attention", "type"], sort=False)["share"].mean()
         by = by_seed.groupby(["task", "state", "attention", "type"], sort=False)
         table = by.agg(mean="mean", std="std", seeds="count").reset_index()
-        heads = rows.groupby("task")[["layer", "head"]].apply(lambda g: len(g.drop_duplicates()))
+        heads = rows.drop_duplicates(["task", "layer", "head"]).groupby("task").size()
         tables.append(table.assign(heads=group, count=table["task"].map(heads)))
     return pd.concat(tables, ignore_index=True)
 
@@ -37,7 +37,10 @@ def inside(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> np.ndarray:
 
 
 def heterogeneity(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd.DataFrame:
-    """Pearson's correlation of surviving in all seeds with the share of heterogeneous maps: per task, and over all tasks."""
+    """Pearson's correlation of surviving in all seeds with the share of heterogeneous maps, head by head.
+
+    Over all tasks, of the share of tasks in which a head survives with its mean share of such maps.
+    """
     rows = patterns[(patterns["type"] == HETEROGENEOUS) & patterns["task"].isin(list(survivors))]
     rows = rows.assign(survives=inside(rows, survivors))
     heads = (
@@ -45,7 +48,8 @@ def heterogeneity(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd.D
     )
     made = []
     for (state, attention), part in heads.groupby(["state", "attention"], sort=False):
-        for task, group in [("all tasks", part), *part.groupby("task", sort=False)]:
+        whole = part.groupby(["layer", "head"])[["share", "survives"]].mean().reset_index()  # a head counts once
+        for task, group in [("all tasks", whole), *part.groupby("task", sort=False)]:
             survives, share = group["survives"].to_numpy(float), group["share"].to_numpy()
             known = len(set(survives)) > 1 and np.ptp(share) > 0 and len(share) > 2
             r, p = pearsonr(survives, share) if known else (np.nan, np.nan)
@@ -54,7 +58,7 @@ def heterogeneity(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd.D
                 "attention": attention,
                 "task": task,
                 "heads": len(group),
-                "survivors": int(survives.sum()),
+                "survivors": int((survives > 0).sum()),
             }
             made.append({**facts, "r": float(r), "p": float(p)})
     return pd.DataFrame(made)

@@ -216,6 +216,8 @@ def load(
             f"model {source}: it has no trained classification head ({', '.join(sorted(info['missing_keys'])[:2])} missing); "
             "add fine_tune to the study, or give a fine-tuned checkpoint"
         )
+    # saved under the names it has in memory: transformers would put old ones back (gamma, beta), which resuming does not find
+    net._weight_conversions = []
     name = source if source == "minilm" else Path(source).name
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     model = wrap(net.to(chosen), words, name, max_length)

@@ -31,7 +31,7 @@ class UsedRows:
         self.hook: Any = None
 
     def translate(self, _module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (self.place[args[0]], *args[1:])
+        return (self.place.to(args[0].device)[args[0]], *args[1:])
 
     def attach(self) -> None:
         self.embedding.weight = self.some
@@ -41,7 +41,7 @@ class UsedRows:
     def detach(self) -> None:
         self.hook.remove()
         with torch.no_grad():
-            self.full[self.used] = self.some
+            self.full[self.used] = self.some.to(self.full.device)
         self.embedding.weight, self.embedding.padding_idx = self.full, self.padding
 
     @contextmanager

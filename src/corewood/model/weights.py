@@ -112,7 +112,7 @@ def trained_under(model: Model, mask: WeightMask) -> Iterator[Model]:
         gone = removed(mask, name, weight)
         with torch.no_grad():
             weight.masked_fill_(gone, 0)
-        hook = weight.register_hook(lambda gradient, gone=gone: gradient.masked_fill(gone, 0))  # type: ignore[no-untyped-call]
+        hook = weight.register_hook(lambda gradient, gone=gone: gradient.masked_fill(gone.to(gradient.device), 0))  # type: ignore[no-untyped-call]
         hooks.append(hook)
     try:
         yield model

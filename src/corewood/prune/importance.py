@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
+from corewood.errors import JobError
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
@@ -49,7 +50,7 @@ def importance_scores(
     total = torch.zeros(mask.vector.size, dtype=torch.float64)
     start = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
     units, batches, done = model.units, 0, 0
-    answers = torch.tensor(gold, device=model.device)
+    answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
     with frozen(model, False):
         for indices in by_length(examples.lengths, settings.batch):
             shape = (len(indices), -1) if settings.per == "example" else (-1,)
@@ -63,6 +64,8 @@ def importance_scores(
             done += len(indices)
             progress(done, len(examples))
     scores = (total / (len(examples) if settings.per == "example" else batches)).numpy()
+    if not np.isfinite(scores).all():
+        raise JobError("importance: some gradients are not numbers; check the model's weights and the labels")
     return np.where(mask.vector, scores, np.nan)
 
 

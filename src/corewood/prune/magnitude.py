@@ -130,8 +130,9 @@ def magnitude_search(
         if keep is not None:
             work.remove(total - keep)
             score = judge()
+            unjudged = {"round": 0, "weights": total, "share": 1.0, "score": np.nan, "floor": np.nan, "passed": True}
             row = {"round": 1, "weights": keep, "share": keep / total, "score": score, "floor": np.nan, "passed": True}
-            return FoundWeights(work.mask(), pd.DataFrame([row]))
+            return FoundWeights(work.mask(), pd.DataFrame([unjudged, row]))
         full = judge()
         floor = settings.threshold * full
         rows = [{"round": 0, "weights": total, "share": 1.0, "score": full, "floor": floor, "passed": True}]

@@ -53,7 +53,9 @@ def do_importance(work: Work) -> dict[str, Any]:
     write_masks([found.mask], work.folder)
     found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
     found.scores.to_parquet(work.folder / "scores.parquet", index=False)
-    return {"notes": remarks(work.job.title, len(found.mask), len(model.units), found.rounds), "units": vars(model.units)}
+    sized = size is not None or settings.sparsity is not None
+    notes = remarks(work.job.title, len(found.mask), len(model.units), found.rounds, sized)
+    return {"notes": notes, "units": vars(model.units)}
 
 
 def do_magnitude(work: Work) -> dict[str, Any]:
@@ -64,24 +66,33 @@ def do_magnitude(work: Work) -> dict[str, Any]:
     keep = None
     if "like" in work.job.inputs:
         keep = unit_weights(model, read_masks(work.input("like"))[0])
-    found = magnitude_search(model, judge, Magnitude(**params["settings"]), keep, work.progress)
+    settings = Magnitude(**params["settings"])
+    found = magnitude_search(model, judge, settings, keep, work.progress)
     heads, mlps = unit_shares(model, found.mask)
     found.mask.save(work.folder / "0.safetensors")
     save_file({"heads": heads, "mlps": mlps}, work.folder / "shares.safetensors")
     found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
-    notes = remarks(work.job.title, len(found.mask), found.mask.total, found.rounds)
+    sized = keep is not None or settings.sparsity is not None
+    notes = remarks(work.job.title, len(found.mask), found.mask.total, found.rounds, sized)
     return {"notes": notes, "weights": [len(found.mask)], "total": found.mask.total, "names": ["good"]}
 
 
-def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame) -> list[str]:
-    """What a reader must know before trusting the result."""
-    floor = float(rounds["floor"].iloc[0])
-    said = []
-    if np.isfinite(floor) and floor <= 0:
-        said.append(f"{title}: the full model scores {rounds['score'].iloc[0]:.3f}, so the threshold holds nothing back")
+def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame, sized: bool) -> list[str]:
+    """What a reader must know before trusting the result; `sized` where a size was asked for, and no threshold."""
+    if sized:
+        return [f"{title}: nothing is left at this size"] if kept == 0 else []
+    full, said = float(rounds["score"].iloc[0]), []
+    if np.isnan(full):
+        said.append(f"{title}: the full model's score is not defined, so nothing can pass a threshold")
+    elif full < 0:
+        said.append(
+            f"{title}: the full model scores {full:.3f}; a share of a score below zero is above it, and little can pass"
+        )
+    elif full == 0:
+        said.append(f"{title}: the full model scores 0, so the threshold holds nothing back")
     if kept == 0:
         said.append(f"{title}: the whole model was pruned away and still passed; what is left is its embeddings and classifier")
-    elif kept == total and not rounds["floor"].isna().all():
+    elif kept == total:
         said.append(f"{title}: nothing could be removed within the threshold; every ticket is the full model")
     return said
 
@@ -129,7 +140,7 @@ def do_retrain(work: Work) -> dict[str, Any]:
     entry = work.input("tickets")
     scratch = work.store.scratch(work.job.key)
     weights = read_weights(entry, params["ticket"]) if (entry.folder / "0.safetensors").exists() else None
-    held = trained_under(model, weights) if weights else confined(model, read_masks(entry)[params["ticket"]])
+    held = trained_under(model, weights) if weights is not None else confined(model, read_masks(entry)[params["ticket"]])
     with held:
         gold = gold_classes(model.labels, split)
         kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)

@@ -32,12 +32,18 @@ class LotteryResults:
 
     @cached_property
     def rows(self) -> list[Ticket]:
-        """The tickets that have all their results."""
-        return [row for row in self.plan.tickets if not any(job.title in self.holes for job in row.jobs)]
+        """The tickets that have all their results; those of the mode that tickets are drawn from come first."""
+        there = [row for row in self.plan.tickets if not any(job.title in self.holes for job in row.jobs)]
+        return sorted(there, key=self.beside)
 
     @cached_property
     def found(self) -> list[Found]:
-        return [f for f in self.plan.found if f.job.title not in self.holes]
+        return sorted((f for f in self.plan.found if f.job.title not in self.holes), key=self.beside)
+
+    def beside(self, row: Ticket | Found) -> bool:
+        """Whether it belongs to another mode of importance pruning than the first."""
+        first = self.plan.spec.importance
+        return row.method == IMPORTANCE and first is not None and row.prune != first.prune[0] and row.part == "tickets"
 
     def entry(self, found: Found) -> Entry:
         return self.store.get(found.job.kind, found.job.key)

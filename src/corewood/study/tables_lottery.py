@@ -17,7 +17,7 @@ from corewood.analyse.patterns import heterogeneity, pattern_summary
 from corewood.analyse.stability import pairs, stability
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask, Masks
-from corewood.study.lottery import IMPORTANCE, L0, MAGNITUDE
+from corewood.study.lottery import IMPORTANCE, L0, MAGNITUDE, Ticket
 from corewood.study.results import stack
 from corewood.study.results_lottery import LotteryResults
 
@@ -125,13 +125,23 @@ def overlaps_table(results: LotteryResults) -> pd.DataFrame | None:
     return overlaps(good) if len(good) > 1 else None
 
 
+def complete(rows: list[Ticket]) -> list[Ticket]:
+    """L0 searches beside which every method has its subnetwork."""
+    by: dict[tuple[int, int], set[str]] = {}
+    for row in rows:
+        by.setdefault((row.seed, row.search_seed), set()).add(row.method)
+    every = set().union(*by.values())
+    return [row for row in rows if by[row.seed, row.search_seed] == every]
+
+
 def methods_table(results: LotteryResults) -> pd.DataFrame | None:
     """Every method on every case, with its interval and its difference from L0."""
     rows: list[dict[str, Any]] = []
     mine = [row for row in results.rows if row.part == "methods"]
     for task, target in dict.fromkeys((row.task, row.target) for row in mine):
-        here = [row for row in mine if (row.task, row.target) == (task, target)]
-        seeds = [s for s in results.plan.spec.seeds if {r.method for r in here if r.seed == s} == {r.method for r in here}]
+        here = complete([row for row in mine if (row.task, row.target) == (task, target)])
+        full = {r.seed for r in results.rows if r.method == "full" and r.task == task}
+        seeds = [s for s in results.plan.spec.seeds if s in full and any(r.seed == s for r in here)]
         if not seeds:
             continue
         for dataset in results.plan.datasets(task):
