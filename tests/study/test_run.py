@@ -248,7 +248,9 @@ def test_ctrl_c_says_how_to_go_on(study: Path, slow: Outcome, tmp_path: Path) ->
     store = Store(tmp_path / "store")
     words = [sys.executable, "-m", "corewood", "run", study.name, "--store", str(store.root), "--workers", "2"]
     words += [w for s in SLOW for w in ("--set", s)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     process = subprocess.Popen(words, cwd=study.parent, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     until = time.monotonic() + 120
     while not (store.root / "locks" / first(slow.plan, "fine_tune").key).exists():
         assert time.monotonic() < until
