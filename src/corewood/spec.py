@@ -20,7 +20,7 @@ from corewood.spec_tasks import LabelName as LabelName
 from corewood.spec_tasks import SourceSpec as SourceSpec
 from corewood.spec_tasks import Spec as Spec
 from corewood.spec_tasks import TaskSpec as TaskSpec
-from corewood.spec_tasks import _as_list as _as_list
+from corewood.spec_tasks import as_list as as_list
 
 Ablation = Literal["mean", "zero", "resample"]
 Sparsity = Annotated[float, Field(gt=0, lt=1)]
@@ -153,7 +153,7 @@ class SearchSpec(Spec):
     """Which subnetworks to look for: every sparsity with every seed."""
 
     method: Literal["l0"] = "l0"
-    sparsity: Annotated[tuple[Sparsity, ...], BeforeValidator(_as_list), Field(min_length=1)]
+    sparsity: Annotated[tuple[Sparsity, ...], BeforeValidator(as_list), Field(min_length=1)]
     seeds: int | tuple[int, ...] = Field(6, description="how many, or which")
     path: bool = Field(False, description="one run per seed, with a mask at each sparsity on the way: nested, and cheaper")
     preset: Literal["default", "paper"] = "default"
@@ -233,7 +233,7 @@ class Attention(Spec):
     dataset: str | None = Field(None, description="default: the first challenge set")
     examples: int = Field(500, ge=2, description="drawn evenly over cases")
     maps: int = Field(2, ge=0, description="examples whose maps the report shows")
-    texts: tuple[Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=2)], ...] = Field(
+    texts: tuple[Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1, max_length=2)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from corewood.spec import FineTune, ModelSpec, SearchSpec, Sparsity, Spec, TaskSpec, _as_list
+from corewood.spec import FineTune, ModelSpec, SearchSpec, Sparsity, Spec, TaskSpec, as_list
 
 Prunes = Literal["both", "heads", "mlps"]
 PAPER_SEEDS = (1337, 42, 86, 71, 166)
@@ -20,7 +20,7 @@ PAPER_SEEDS = (1337, 42, 86, 71, 166)
 class Importance(Spec):
     """Importance pruning of heads and MLPs: those go first whose gates the loss depends on least (LT, section 3.3)."""
 
-    prune: Annotated[tuple[Prunes, ...], BeforeValidator(_as_list), Field(min_length=1)] = Field(
+    prune: Annotated[tuple[Prunes, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(
         ("both",), description="heads and MLPs together, or one kind alone; tickets are drawn from the first"
     )
     threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
@@ -47,7 +47,7 @@ class Tickets(Spec):
 
     random: int = Field(1, ge=0, description="how many random ones of each good one")
     retrain: bool = Field(True, description="judge each after retraining from the pretrained weights, too")
-    longer: Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_as_list)] = Field(
+    longer: Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list)] = Field(
         (), description="retrain bad ones for these numbers of epochs as well (appendix D)"
     )
     untrained: bool = Field(False, description="train a randomly initialised model under a random mask (table 2)")

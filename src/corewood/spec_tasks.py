@@ -31,12 +31,12 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _as_list(value: object) -> object:
+def as_list(value: object) -> object:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _as_sources(value: object) -> object:
-    return () if value is None else _as_list(value)
+    return () if value is None else as_list(value)
 
 
 def _label_name(value: object) -> str:
@@ -62,7 +62,7 @@ class SourceSpec(Spec):
     revision: str | None = None
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
     layout: Layout | None = None
-    text: Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(max_length=2)] = ()
+    text: Annotated[tuple[str, ...], BeforeValidator(as_list), Field(max_length=2)] = ()
     label: str | None = Field(None, description="default: label")
     labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
     fold: Mapping[LabelName, LabelName] = Field(
@@ -70,7 +70,7 @@ class SourceSpec(Spec):
     )
     case: str | None = Field(None, description="the column that splits a challenge set into cases")
     group: str | None = Field(None, description="a coarser column above the cases")
-    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(_as_list)]] = Field(
+    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(as_list)]] = Field(
         {}, description="column -> values: use the rows that have one of them"
     )
     broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")

@@ -26,6 +26,7 @@ from corewood.store.store import Store
 from corewood.study.cost import estimate
 from corewood.study.engines import Inline
 from corewood.study.jobs_lottery import read_weights
+from corewood.study.library import run
 from corewood.study.lottery import LotteryPlan, Ticket
 from corewood.study.plan import make_plan
 from corewood.study.run import Outcome, run_study
@@ -218,6 +219,11 @@ def test_nothing_is_done_twice_and_a_new_line_adds_its_own_jobs(whole: Outcome, 
     new = {job.key for job in longer.jobs} - {job.key for job in whole.plan.jobs}
     assert len(new) == 3 * 2  # three tasks, two seeds
     assert {job.kind for job in longer.jobs if job.key in new} == {"retrain"}
+
+
+def test_a_lottery_from_a_notebook(whole: Outcome, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(study.parent)
+    assert run(read_study(study), store_of(whole).root).computed == 0
 
 
 def test_the_cost_is_estimated(whole: Outcome) -> None:

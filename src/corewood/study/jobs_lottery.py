@@ -43,7 +43,6 @@ def do_importance(work: Work) -> dict[str, Any]:
     settings = Importance(**params["settings"])
     gold = gold_classes(model.labels, read_data(work.input("data")))
     means = read_reference(work.input("reference"))[1].means if "reference" in work.job.inputs else None
-
     judge = unit_judge(model, examples, gold, params["metric"], settings.ablate, means)
     size = None
     if "like" in work.job.inputs:
@@ -61,7 +60,6 @@ def do_importance(work: Work) -> dict[str, Any]:
 def do_magnitude(work: Work) -> dict[str, Any]:
     params, model, examples = work.job.params, work.model(), work.encoded()
     gold = gold_classes(model.labels, read_data(work.input("data")))
-
     judge = weight_judge(model, examples, gold, params["metric"])
     keep = None
     if "like" in work.job.inputs:
