@@ -39,7 +39,7 @@ class Magnitude(Spec):
     threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
     sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share")
     per_round: float = Field(0.1, gt=0, lt=1, description="share of the weights that are left")
-    most_rounds: int = Field(60, ge=1)
+    most_rounds: int = Field(60, ge=1, le=250)
 
 
 class Tickets(Spec):
@@ -102,6 +102,8 @@ class LotterySpec(Spec):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
+        if self.model.labels is not None:
+            raise ValueError("model.labels: a lottery gives the model a new classifier; labels belong to its tasks")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds: a value stands twice in {list(self.seeds)}")
         for task in self.budgets:

@@ -18,6 +18,11 @@ AnyStudy = StudySpec | LotterySpec
 KINDS: dict[str, type[StudySpec] | type[LotterySpec]] = {"core": StudySpec, "lottery": LotterySpec}
 
 
+def kind_of(spec: AnyStudy) -> str:
+    """What its file says under `kind`."""
+    return next(name for name, kind in KINDS.items() if isinstance(spec, kind))
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without code, and without silently dropping the first of two equal keys."""
 

@@ -18,7 +18,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import reference
-from corewood.prune.importance import importance_scores, importance_search, normalised, without_least
+from corewood.prune.importance import importance_scores, importance_search, normalised, reaches, without_least
 from corewood.spec_lottery import Importance
 
 
@@ -133,13 +133,21 @@ def test_rounds_follow_the_paper(model: Model, data: tuple[Encoded, np.ndarray])
     assert set(rows["floor"]) == {0.9}
     # rankings come from masks that passed: the full one, after the first round, after heads alone
     ranked = found.scores.groupby("round")["unit"].apply(set)
-    assert [len(names) for names in ranked] == [10, 7, 5]
+    assert {number: len(names) for number, names in ranked.items()} == {0: 10, 1: 7, 3: 5}
+    assert all(len(ranked[number]) == rows.loc[number, ["heads", "mlps"]].sum() for number in ranked.index)
     assert set(found.mask.names) == ranked.iloc[-1]
+
+
+def test_a_score_that_is_the_threshold_reaches_it() -> None:
+    assert 0.9 * 0.8 > 0.72  # what rounding makes of it
+    assert reaches(0.72, 0.9 * 0.8)
+    assert not reaches(0.7199, 0.9 * 0.8)
+    assert not reaches(np.nan, 0.0)
 
 
 def test_the_ranking_after_a_failure_is_that_of_the_last_mask_that_passed(model: Model, data: Any) -> None:
     found = importance_search(model, *data, judged(iter([1.0, 0.1, 1.0, 0.1, 0.1])), settings(heads_per_round=0.25))
-    first = found.scores[found.scores["round"] == 1].set_index("unit")["ranked"]  # of the full mask
+    first = found.scores[found.scores["round"] == 0].set_index("unit")["ranked"]  # of the full mask
     heads = first[[n for n in first.index if ".H" in n]]
     gone = set(heads.index) - set(found.mask.names)
     assert gone == set(heads.nsmallest(2).index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from corewood.model.weights import (
     unit_weights,
     weights_masked,
 )
-from corewood.prune.magnitude import magnitude_search, pruner
+from corewood.prune.magnitude import Pruner, magnitude_search, pruner
 from corewood.spec import FineTune
 from corewood.spec_lottery import Magnitude
 
@@ -75,15 +76,39 @@ def test_exact_numbers_with_equal_weights() -> None:
 
 
 def test_a_round_needs_no_copy_of_the_model() -> None:
-    """Beside the model there are bits, and the values that were removed."""
+    """Beside the model there are a byte a weight, and the values that were removed."""
     model = tiny.model()
     with pruner(model) as work:
         work.remove(500)
         work.remove(300)
-        held = sum(values.numel() for done in work.rounds for _, values in done.values())
-        assert held == 800
+        assert sum(values.numel() for done in work.rounds for values in done.values()) == 800
+        assert {gone.dtype for gone in work.gone.values()} == {torch.uint8}
         work.undo()
         assert work.left == work.mask().total - 500
+
+
+def test_a_round_that_stops_half_way_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.model()
+    before = {name: p.detach().clone() for name, p in model.net.named_parameters()}
+
+    def interrupted(work: Pruner) -> None:
+        real, calls = torch.Tensor.masked_fill_, iter(range(9))
+
+        def fails(tensor: torch.Tensor, *args: Any) -> torch.Tensor:
+            if next(calls) == 5:  # the third matrix, marked and not yet removed
+                raise KeyboardInterrupt
+            return real(tensor, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "masked_fill_", fails)
+            work.remove(300)
+
+    with pruner(model) as work:
+        work.remove(500)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(work)
+    for name, p in model.net.named_parameters():
+        assert torch.equal(p, before[name]), name
 
 
 @pytest.mark.parametrize("keep", [1, 4321])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 import small
 import torch
+import yaml
 from scipy.stats import pearsonr
 from sklearn.metrics import matthews_corrcoef
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
@@ -22,6 +24,7 @@ from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.model.weights import encoder_weights
 from corewood.spec import FineTune
+from corewood.spec_lottery import LotterySpec
 from corewood.store.store import Store
 from corewood.study.cost import estimate
 from corewood.study.engines import Inline
@@ -29,9 +32,9 @@ from corewood.study.jobs_lottery import read_weights
 from corewood.study.library import run
 from corewood.study.lottery import LotteryPlan, Ticket
 from corewood.study.plan import make_plan
-from corewood.study.run import Outcome, run_study
+from corewood.study.run import Outcome, provenance, run_study
 from corewood.study.work import read_masks
-from corewood.study_file import read_study
+from corewood.study_file import parse_study, read_study
 
 UNITS: dict[str, Any] = {"method": "importance", "prune": "both", "part": "tickets"}
 
@@ -126,7 +129,7 @@ def test_pruned_tickets_are_the_model_with_units_at_zero(whole: Outcome, ticket:
 def test_pruned_weights_are_the_model_with_weights_at_zero(whole: Outcome) -> None:
     row = row_of(whole, task="scores", seed=1, method="magnitude", ticket="bad", state="pruned", part="tickets")
     assert row.masks is not None
-    mask = read_weights(store_of(whole).get(row.masks.kind, row.masks.key), row.place)
+    mask = read_weights(store_of(whole).get(row.masks.kind, row.masks.key))
     model = tuned(whole, "scores", 1)
     with torch.no_grad():
         for name, weight in encoder_weights(model).items():
@@ -219,6 +222,28 @@ def test_nothing_is_done_twice_and_a_new_line_adds_its_own_jobs(whole: Outcome, 
     new = {job.key for job in longer.jobs} - {job.key for job in whole.plan.jobs}
     assert len(new) == 3 * 2  # three tasks, two seeds
     assert {job.kind for job in longer.jobs if job.key in new} == {"retrain"}
+    wider = make_plan(small.spec_of(study, "tickets.random=2", "importance.threshold=0.8"), study.parent)
+    new = {job.key for job in wider.jobs} - {job.key for job in whole.plan.jobs}
+    assert Counter(job.kind for job in wider.jobs if job.key in new) == {"tickets": 12, "retrain": 12, "predict": 16}
+    stricter = make_plan(small.spec_of(study, "importance.threshold=0.85"), study.parent)
+    new = {job.key for job in stricter.jobs} - {job.key for job in whole.plan.jobs}
+    assert not [job.title for job in stricter.jobs if job.key in new and "like L0" in job.title]
+
+
+def test_tasks_that_change_places_have_other_tables(whole: Outcome, study: Path) -> None:
+    spec = small.spec_of(study)
+    assert isinstance(spec, LotterySpec)
+    tasks = {**spec.tasks, "more": spec.tasks["pairs"].model_copy(update={"challenge": {}})}
+    one, other = (
+        make_plan(spec.model_copy(update={"tasks": {**tasks, **change}}), study.parent)
+        for change in ({}, {"cola": tasks["more"], "more": tasks["cola"]})
+    )
+    assert one.asked != other.asked
+
+
+def test_the_study_in_the_report_can_be_run(whole: Outcome, study: Path) -> None:
+    shown = yaml.safe_dump(provenance(whole.plan, store_of(whole))["study"])
+    assert parse_study(shown, "report") == read_study(study)
 
 
 def test_a_lottery_from_a_notebook(whole: Outcome, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +267,9 @@ def test_what_goes_wrong_is_said_and_the_rest_goes_on(study: Path, tmp_path: Pat
     assert "pairs 1: importance pruning (both): the whole model was pruned away" in said
     found = lost.tables["tickets"].query("task == 'pairs'").iloc[0]
     assert (found["heads"], found["mlps"]) == (0, 0)
+    endless = small.run(study, tmp_path / "a", *small_one, "importance=null", "magnitude={threshold: 0.01, most_rounds: 2}")
+    assert "pairs 1: magnitude pruning: all 2 rounds passed" in "\n".join(lost_notes(endless))
+    assert "m-pruning never fell below its threshold" in (endless.report / "report.html").read_text(encoding="utf-8")
     alone = lost.tables["scores"].query("task == 'cola' and method == 'majority'")
     assert alone["value"].tolist() == [0.0]
     assert alone["note"].str.contains("one class predicted").all()
@@ -266,6 +294,7 @@ def lost_notes(outcome: Outcome) -> list[str]:
         ("methods.path=true", "exact sizes"),
         ("kind=lotery", "is no kind of study"),
         ("tasks.cola.glu=x", "Did you mean 'glue'"),
+        ("model.labels=[a, b]", "labels belong to its tasks"),
     ],
 )
 def test_mistakes_in_a_lottery(study: Path, change: str, message: str) -> None:
@@ -277,6 +306,7 @@ def test_what_planning_refuses(study: Path) -> None:
     for changes, message in (
         (["tasks.pairs.train=null"], "a lottery fine-tunes every task"),
         (["patterns.annotated=nowhere"], "is no folder"),
+        (["tasks.pairs.train.only={label: entailment}"], "leaves nothing to learn"),
     ):
         with pytest.raises((InputError, StudyError), match=message):
             make_plan(small.spec_of(study, *changes), study.parent)

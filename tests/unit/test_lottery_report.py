@@ -397,12 +397,60 @@ def test_correlation_with_heterogeneity(tables: dict[str, pd.DataFrame]) -> None
     assert "heterogeneous" not in words({**tables, "heterogeneity": unknown})
 
 
-@pytest.mark.parametrize(("gap", "says"), [(0.12, "by magnitude keep the challenge cases best"), (0.0, "cannot be told apart")])
-def test_the_headline_of_methods_alone(tables: dict[str, pd.DataFrame], gap: float, says: str) -> None:
+def test_a_model_from_which_nothing_was_removed_wins_nothing(tables: dict[str, pd.DataFrame]) -> None:
+    summary = tables["summary"].copy()
+    whole = (summary["method"] == "importance") & (summary["task"] == "cola")
+    summary.loc[whole, "encoder_share"] = 1.0
+    changed = {**tables, "summary": summary}
+    assert "of 2 tasks by s-pruning" in lottery_finding(changed, "bert").headline
+    assert "s-pruning removed nothing on “cola”" in words(changed)
+
+
+def test_super_survivors_of_heads_alone(tables: dict[str, pd.DataFrame]) -> None:
+    assert "MLPs (by chance" in words(tables)
+    stability = tables["stability"]
+    heads = words({**tables, "stability": stability[stability["kind"] == "head"]})
+    assert "Super-survivors, kept with every seed, are" in heads
+    assert "MLPs (by chance" not in heads
+
+
+def alone(tables: dict[str, pd.DataFrame], **differences: tuple[float, float]) -> dict[str, pd.DataFrame]:
+    """Nothing but methods: each with its difference from L0, and half the width of its interval."""
+    methods = tables["methods"]
+    rows = methods[methods["method"].isin(["l0", *differences])].copy()
+    rows[["difference", "difference_low", "difference_high"]] = 0.0
+    rows["value"] = 0.7
+    for name, (gap, half) in differences.items():
+        mine = rows["method"] == name
+        rows.loc[mine, ["difference", "difference_low", "difference_high"]] = [gap, gap - half, gap + half]
+        rows.loc[mine, "value"] = 0.7 + gap
     summary = tables["summary"]
-    methods = tables["methods"].query("method in ('l0', 'magnitude')").assign(difference_low=0.0, difference_high=0.0)
-    other = methods["method"] == "magnitude"
-    methods.loc[other, ["difference", "difference_low", "difference_high"]] = [gap, gap - 0.05, gap + 0.05]
-    methods["value"] = np.where(other, 0.7 + gap, 0.7)
-    alone = {**tables, "summary": summary[summary["method"].isin(["full", "majority"])], "methods": methods}
-    assert says in lottery_finding(alone, "mini").headline
+    return {**tables, "summary": summary[summary["method"].isin(["full", "majority"])], "methods": rows}
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "importance", "says"),
+    [
+        ((0.12, 0.05), (0.0, 0.05), "by magnitude keep the challenge cases best"),
+        ((0.0, 0.05), (0.0, 0.05), "cannot be told apart"),
+        ((0.01, 0.05), (-0.4, 0.1), "by importance lose more of the challenge cases than those by L0"),
+        ((-0.1, 0.05), (-0.3, 0.1), "by L0 keep the challenge cases best: 70 % right"),
+    ],
+)
+def test_the_headline_of_methods_alone(
+    tables: dict[str, pd.DataFrame], magnitude: tuple[float, float], importance: tuple[float, float], says: str
+) -> None:
+    assert says in lottery_finding(alone(tables, magnitude=magnitude, importance=importance), "mini").headline
+
+
+def test_the_headline_of_methods_on_several_sets_or_none(tables: dict[str, pd.DataFrame]) -> None:
+    """Sets differ in how hard they are: a method is never compared with L0 on another set."""
+    one = alone(tables, magnitude=(0.12, 0.05))
+    challenge = one["methods"]["domain"] == "challenge"
+    harder = one["methods"][challenge].assign(dataset="harder", value=lambda t: t["value"] - 0.6)
+    several = {**one, "methods": pd.concat([one["methods"], harder])}
+    assert "magnitude is worse on 0 and better on" in lottery_finding(several, "mini").headline
+    first = one["methods"]["task"] == one["methods"]["task"].iloc[0]
+    inside = {**one, "methods": one["methods"][~challenge & first]}
+    assert "by magnitude keep the report set best" in lottery_finding(inside, "mini").headline
+    assert "on the report set L0 gets" in words(inside)

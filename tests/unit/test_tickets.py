@@ -12,7 +12,7 @@ from corewood.analyse.methods import beside
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask
 from corewood.model.weights import WeightMask
-from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
+from corewood.prune.tickets import spread_over, super_tickets, unit_tickets, weight_tickets
 
 
 def mask_of(heads: int, mlps: int, seed: int = 0) -> Mask:
@@ -37,6 +37,25 @@ def test_random_tickets_are_drawn_evenly() -> None:
     assert abs(times / 2000 - 0.25).max() < 0.05  # 6 of 24; five standard deviations
     assert unit_tickets(good, 1, [1])["random-0"] == unit_tickets(good, 1, [1])["random-0"]
     assert unit_tickets(good, 1, [1])["random-0"] != unit_tickets(good, 1, [2])["random-0"]
+
+
+def test_more_tickets_leave_the_others_as_they_are() -> None:
+    good = mask_of(9, 2)
+    one, three = unit_tickets(good, 1, [4]), unit_tickets(good, 3, [4])
+    assert all(three[name] == mask for name, mask in one.items())
+    assert len(set(three.values())) == 5
+    rng = np.random.default_rng(1)
+    weights = WeightMask.of({"a": rng.random((20, 30)) < 0.4})
+    few, many = weight_tickets(weights, 1, [4]), weight_tickets(weights, 3, [4])
+    assert all(many[name].shared(mask) == len(mask) for name, mask in few.items())
+
+
+def test_models_too_large_for_numpys_draw() -> None:
+    sizes = [3_000_000_000, 1_000_000_000, 7, 0]
+    found = spread_over(sizes, 1_000_000_003, np.random.default_rng(0))
+    assert found.sum() == 1_000_000_003
+    np.testing.assert_allclose(found, np.array(sizes) * (1_000_000_003 / sum(sizes)), atol=1.01)
+    assert (spread_over(sizes, sum(sizes), np.random.default_rng(0)) == sizes).all()
 
 
 def test_super_survivors_and_their_counterparts() -> None:

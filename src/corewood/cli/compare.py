@@ -11,13 +11,13 @@ NAME = "compare"
 
 
 def command(
-    one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],
+    one: Annotated[Path, typer.Argument(help="A study file that has been run; no lottery.", show_default=False)],
     other: Annotated[Path, typer.Argument(help="Another, with datasets of the same names.", show_default=False)],
     store: StoreFolder = STORE,
-    preset_a: Annotated[list[str] | None, typer.Option(help="A preset of the first study. May be given often.")] = None,
-    preset_b: Annotated[list[str] | None, typer.Option(help="A preset of the second.")] = None,
-    set_a: Annotated[list[str] | None, typer.Option(help="A change to the first study: key=value. May be given often.")] = None,
-    set_b: Annotated[list[str] | None, typer.Option(help="A change to the second.")] = None,
+    preset_a: Annotated[list[str] | None, typer.Option(help="A preset of the first study. May be repeated.")] = None,
+    preset_b: Annotated[list[str] | None, typer.Option(help="A preset of the second. May be repeated.")] = None,
+    set_a: Annotated[list[str] | None, typer.Option(help="A change to the first study: key=value. May be repeated.")] = None,
+    set_b: Annotated[list[str] | None, typer.Option(help="A change to the second. May be repeated.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the table to this CSV file, which must not exist.")
     ] = None,

@@ -11,11 +11,11 @@ Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_defau
 StoreFolder = Annotated[Path, typer.Option("--store", help="Where results are kept, and found again.")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change a setting: key=value, for instance search.seeds=12. May be given often."),
+    typer.Option("--set", help="Change a setting: key=value, for instance search.seeds=12. May be repeated."),
 ]
 Presets = Annotated[
     list[str] | None,
-    typer.Option("--preset", help="Apply a preset of the study file, before --set. May be given often."),
+    typer.Option("--preset", help="Apply a preset of the study file, before --set. May be repeated."),
 ]
 Workers = Annotated[
     int | None,

@@ -248,8 +248,8 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
         return json_rows(path, text), {}, []
     if kind == "csv":
         return csv_rows(path, text), {}, []
-    drop = source.broken == "drop" or (source.layout is not None and LAYOUTS[source.layout].broken == "drop")
-    frame, notes = tsv_rows(path, text, source, drop)
+    known = None if "broken" in source.model_fields_set or source.layout is None else LAYOUTS[source.layout].broken
+    frame, notes = tsv_rows(path, text, source, (known or source.broken) == "drop")
     return frame, {}, notes
 
 

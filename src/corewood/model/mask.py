@@ -159,7 +159,7 @@ class Mask:
     # on disk
 
     def save(self, path: str | Path) -> Path:
-        """Write as .safetensors, .json or .npy (heads only where all MLPs stay, else heads with a last MLP column)."""
+        """Write as .safetensors, .json or .npy (heads, with a last column of MLPs)."""
         path = Path(path)
         if path.suffix == ".safetensors":
             save_file({"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}, path)

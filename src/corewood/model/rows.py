@@ -41,7 +41,8 @@ class UsedRows:
     def detach(self) -> None:
         self.hook.remove()
         with torch.no_grad():
-            self.full[self.used] = self.some.to(self.full.device)
+            self.full.data = self.full.data.to(self.some.device)  # Trainer may have moved the model meanwhile
+            self.full[self.used.to(self.some.device)] = self.some
         self.embedding.weight, self.embedding.padding_idx = self.full, self.padding
 
     @contextmanager

@@ -1,7 +1,8 @@
 """Magnitude pruning ("m-pruning"): the smallest weights of the whole encoder go first (LT, section 3.2).
 
 A round removes a share of the weights that are left, wherever they are, and the model is judged; rounds go on while its
-score stays high enough. The model is changed in place and put back: what is held beside it are the removed values and bits.
+score stays high enough. The model is changed in place and put back: what is held beside it are the removed values, and a byte
+a weight that says in which round it went.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 from corewood.model.weights import WeightMask, encoder_weights
+from corewood.prune.importance import reaches
 from corewood.spec_lottery import Magnitude
 
 LOW_BITS = 15  # of the 31 bits of a magnitude, those that the second count tells apart
@@ -29,32 +31,32 @@ class Pruner:
     """Removes the smallest weights of a model in place, round by round; `undo` takes the last round back."""
 
     weights: Mapping[str, Tensor]
-    kept: dict[str, Tensor] = field(init=False)  # parameter -> bool, in its shape
-    rounds: list[dict[str, tuple[np.ndarray, Tensor]]] = field(default_factory=list)  # parameter -> packed bits, values
+    gone: dict[str, Tensor] = field(init=False)  # parameter -> uint8, in its shape: the round it went in, 0 while it is there
+    rounds: list[dict[str, Tensor]] = field(default_factory=list)  # parameter -> the values that a round removed
 
     def __post_init__(self) -> None:
-        self.kept = {name: torch.ones(w.shape, dtype=torch.bool, device=w.device) for name, w in self.weights.items()}
+        self.gone = {name: torch.zeros(w.shape, dtype=torch.uint8, device=w.device) for name, w in self.weights.items()}
 
     @property
     def left(self) -> int:
-        return int(sum(int(k.sum()) for k in self.kept.values()))
+        return int(sum(int((gone == 0).sum()) for gone in self.gone.values()))
 
     @torch.no_grad()
     def remove(self, count: int) -> None:
         """So many of the smallest weights that are left, exactly; of equal ones the first in the model's order."""
         edge, at_edge = self.edge(count)
-        done: dict[str, tuple[np.ndarray, Tensor]] = {}
+        removed: dict[str, Tensor] = {}
+        self.rounds.append(removed)  # first: what stops half way can be undone
         for name, weight in self.weights.items():
-            bits, kept = magnitude_bits(weight), self.kept[name]
-            gone = kept & (bits < edge)
+            bits, kept = magnitude_bits(weight), self.gone[name] == 0
+            taken = kept & (bits < edge)
             if at_edge:
                 equal = (kept & (bits == edge)).flatten().nonzero()[:at_edge, 0]
                 at_edge -= len(equal)
-                gone.view(-1)[equal] = True
-            done[name] = (np.packbits(gone.cpu().numpy().ravel()), weight.masked_select(gone))
-            weight.masked_fill_(gone, 0)
-            kept &= ~gone
-        self.rounds.append(done)
+                taken.view(-1)[equal] = True
+            self.gone[name].masked_fill_(taken, len(self.rounds))
+            removed[name] = weight.masked_select(taken)
+            weight.masked_fill_(taken, 0)
 
     def edge(self, count: int) -> tuple[int, int]:
         """(bits of the magnitude below which all go, how many of exactly that magnitude go too)
@@ -75,22 +77,20 @@ class Pruner:
         """How many of the weights that are left fall into each bucket; `part` gives -1 for those to leave out."""
         total = np.zeros(size + 1, np.int64)
         for name, weight in self.weights.items():
-            buckets = torch.where(self.kept[name], part(magnitude_bits(weight)), -1) + 1
+            buckets = torch.where(self.gone[name] == 0, part(magnitude_bits(weight)), -1) + 1
             total += torch.bincount(buckets.flatten(), minlength=size + 1).cpu().numpy()
         return total[1:]
 
     @torch.no_grad()
     def undo(self) -> None:
-        for name, (bits, values) in self.rounds.pop().items():
-            weight = self.weights[name]
-            gone = torch.from_numpy(np.unpackbits(bits, count=weight.numel()).astype(bool).reshape(weight.shape)).to(
-                weight.device
-            )
-            weight.masked_scatter_(gone, values)
-            self.kept[name] |= gone
+        last = len(self.rounds)
+        for name, values in self.rounds.pop().items():
+            taken = self.gone[name] == last
+            self.weights[name].masked_scatter_(taken, values)
+            self.gone[name].masked_fill_(taken, 0)
 
     def mask(self) -> WeightMask:
-        return WeightMask.of({name: kept.cpu().numpy() for name, kept in self.kept.items()})
+        return WeightMask.of({name: (gone == 0).cpu().numpy() for name, gone in self.gone.items()})
 
 
 def magnitude_bits(weight: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def magnitude_search(
         while rows[-1]["passed"] and work.left > 1:
             work.remove(max(1, round(settings.per_round * work.left)))
             score = judge()
-            passed = bool(score >= floor)  # not a number is not passed
+            passed = reaches(score, floor)
             rows.append(
                 {
                     "round": len(rows),

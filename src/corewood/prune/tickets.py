@@ -14,6 +14,7 @@ from corewood.model.mask import Mask
 from corewood.model.weights import WeightMask
 
 GOOD, RANDOM, BAD = "good", "random", "bad"
+NUMPYS_LIMIT = 10**9  # of what it draws from at once
 
 
 def draw(pools: Sequence[np.ndarray], count: int, rng: np.random.Generator) -> np.ndarray:
@@ -40,11 +41,20 @@ def bad_mask(good: Mask, rng: np.random.Generator) -> Mask:
     return combine(good, *parts)
 
 
+def generator(seed: Sequence[int], ticket: str, draw: int) -> np.random.Generator:
+    """Of one ticket: the same however many others are drawn."""
+    return np.random.default_rng([*seed, (RANDOM, BAD).index(ticket), draw])
+
+
+def unit_ticket(good: Mask, ticket: str, draw: int, seed: Sequence[int]) -> Mask:
+    """The bad one, or one of the random ones."""
+    return (bad_mask if ticket == BAD else random_mask)(good, generator(seed, ticket, draw))
+
+
 def unit_tickets(good: Mask, random: int, seed: Sequence[int]) -> dict[str, Mask]:
     """Name -> mask: good, random-0, random-1, ..., bad."""
-    rng = np.random.default_rng(seed)
-    made = {GOOD: good} | {f"{RANDOM}-{i}": random_mask(good, rng) for i in range(random)}
-    return {**made, BAD: bad_mask(good, rng)}
+    made = {GOOD: good} | {f"{RANDOM}-{i}": unit_ticket(good, RANDOM, i, seed) for i in range(random)}
+    return {**made, BAD: unit_ticket(good, BAD, 0, seed)}
 
 
 def super_tickets(masks: Sequence[Mask], seed: Sequence[int]) -> dict[str, Mask]:
@@ -61,20 +71,31 @@ def super_tickets(masks: Sequence[Mask], seed: Sequence[int]) -> dict[str, Mask]
     return {name: combine(masks[0], heads, mlps) for name, (heads, mlps) in made.items()}
 
 
-def weight_tickets(good: WeightMask, random: int, seed: Sequence[int]) -> dict[str, WeightMask]:
+def weight_ticket(good: WeightMask, ticket: str, draw: int, seed: Sequence[int]) -> WeightMask:
     """As with units, weight by weight; the numbers per matrix follow from drawing over all of them at once."""
-    rng = np.random.default_rng(seed)
-    made = {GOOD: good}
+    rng = generator(seed, ticket, draw)
+    if ticket == BAD:
+        return bad_weights(good, rng)
     everything = {name: int(np.prod(shape)) for name, shape in good.shapes.items()}
-    for i in range(random):
-        wanted = spread_over(list(everything.values()), len(good), rng)
-        made[f"{RANDOM}-{i}"] = drawn_weights(good, dict(zip(everything, wanted, strict=True)), None, rng)
-    return {**made, BAD: bad_weights(good, rng)}
+    wanted = spread_over(list(everything.values()), len(good), rng)
+    return drawn_weights(good, dict(zip(everything, wanted, strict=True)), None, rng)
+
+
+def weight_tickets(good: WeightMask, random: int, seed: Sequence[int]) -> dict[str, WeightMask]:
+    """Name -> mask: good, random-0, random-1, ..., bad."""
+    made = {GOOD: good} | {f"{RANDOM}-{i}": weight_ticket(good, RANDOM, i, seed) for i in range(random)}
+    return {**made, BAD: weight_ticket(good, BAD, 0, seed)}
 
 
 def spread_over(sizes: Sequence[int], count: int, rng: np.random.Generator) -> np.ndarray:
     """How many of `count` draws without repetition fall into each of the pools."""
-    return np.asarray(rng.multivariate_hypergeometric(np.asarray(sizes, np.int64), count, method="marginals"))
+    pools = np.asarray(sizes, np.int64)
+    if pools.sum() < NUMPYS_LIMIT:
+        return np.asarray(rng.multivariate_hypergeometric(pools, count, method="marginals"))
+    share = pools * (count / pools.sum())  # of so many, a draw is nowhere near another whole per cent from what is expected
+    found: np.ndarray = share.astype(np.int64)
+    found[rng.choice(np.flatnonzero(found < pools), count - int(found.sum()), replace=False)] += 1
+    return found
 
 
 def bad_weights(good: WeightMask, rng: np.random.Generator) -> WeightMask:

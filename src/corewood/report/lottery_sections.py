@@ -32,8 +32,8 @@ LOTTERY_SECTIONS: dict[str, tuple[Item, ...]] = {
         chart(
             "super-survivors",
             "Super-survivors alone",
-            "The same for the units that survive with every seed, and for random and bad ones of their number. Where all "
-            "three retrain alike, what survives is not what the task needs.",
+            "The same for the units that survive with every seed, for as many that survive least (bad), and for as many of the "
+            "others (random). Where all three retrain alike, what survives is not what the task needs.",
             super_survivors_chart,
         ),
         table(
@@ -60,7 +60,8 @@ LOTTERY_SECTIONS: dict[str, tuple[Item, ...]] = {
             "in-good",
             "How much of bad is good",
             "Where pruning keeps more than half, bad subnetworks must be filled up from the good one. Random ones share what "
-            "chance gives; the less a bad one shares, the fairer the comparison.",
+            "chance gives; the less a bad one shares, the fairer the comparison. Counterparts of super-survivors are drawn "
+            "from the other units, as far as they go.",
             in_good_table,
         ),
         table(
@@ -95,8 +96,8 @@ LOTTERY_SECTIONS: dict[str, tuple[Item, ...]] = {
         chart(
             "importance-rounds",
             "Importance scores over the rounds",
-            "The line is the median of what is left, the bands hold half and nine tenths of it. Scores of heads are divided by "
-            "their layer's norm and rise when a layer has fewer.",
+            "The line is the median of what is left, the bands hold half and nine tenths of it. Where scores of heads are "
+            "divided by their layer's norm, they rise when a layer has fewer.",
             importance_rounds_chart,
         ),
     ),

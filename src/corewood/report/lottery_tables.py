@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from corewood.analyse.tickets import KEYS
+from corewood.evaluate.generated_maps import TYPES
 from corewood.report.method_charts import METHODS, compared
-from corewood.report.pattern_charts import TYPES
 from corewood.report.style import Tables, percent
 from corewood.report.tables import Formats, html_table, share, significant, whole
 from corewood.report.ticket_charts import (
@@ -72,20 +74,17 @@ def notes_of(tables: Tables) -> pd.DataFrame:
     return found
 
 
-KEY = ["task", "method", "prune", "ticket", "state", "epochs"]
-
-
 def wide(tables: Tables, rows: Mapping[str, pd.DataFrame], average: bool = False) -> str | None:
     """Rows by tasks; the average is over tasks, and only where none is missing."""
     if not rows:
         return None
     tasks = tasks_of(tables)
-    noted = set(notes_of(tables)[KEY].itertuples(index=False, name=None))
+    noted = set(notes_of(tables)[KEYS].itertuples(index=False, name=None))
     lines = []
     for name, part in rows.items():
         line: dict[str, Any] = {"": name}
         means = part.set_index("task")["mean"].reindex(tasks)
-        cells = {r["task"]: cell(r, tuple(r[KEY]) in noted) for _, r in part.iterrows()}
+        cells = {r["task"]: cell(r, tuple(r[KEYS]) in noted) for _, r in part.iterrows()}
         line |= {task: cells.get(task, "–") for task in tasks}
         if average and len(tasks) > 1:
             line[AVERAGE] = MISSING if means.isna().any() else f"{means.mean():.3f}".replace("-", "\u2212")
@@ -165,6 +164,8 @@ def in_good_table(tables: Tables) -> str | None:
     rows["mlps_chance"] = mlps.where(rows["mlps_in_good"].notna())
     chance = units.where(rows["method"] != MAGNITUDE, rows["weights"] / total["weights"])
     rows["chance"] = chance.where(rows["in_good"].notna())
+    chances = ["heads_chance", "mlps_chance", "chance"]
+    rows.loc[rows["method"] == SUPER, chances] = np.nan  # their counterparts are drawn from the other units
     fields = ["heads_in_good", "heads_chance", "mlps_in_good", "mlps_chance", "in_good", "chance"]
     table = rows.groupby(["task", "method", "ticket"], sort=False)[fields].mean().reset_index()
     table["method"] = table["method"].map(SPOKEN)
@@ -182,10 +183,6 @@ def stability_table(tables: Tables) -> str | None:
     if "stability" not in tables:
         return None
     table = tables["stability"].copy()
-    untouched = ((table["prune"] == "heads") & (table["kind"] == "mlp")) | (
-        (table["prune"] == "mlps") & (table["kind"] == "head")
-    )
-    table = table[~untouched]
     if table.empty:
         return None
     table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})

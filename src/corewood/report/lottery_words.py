@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
 from corewood.report.lottery_tables import notes_of
-from corewood.report.method_charts import METHODS
+from corewood.report.method_words import methods_headline, methods_point
 from corewood.report.style import Tables
 from corewood.report.survivor_charts import LEVEL
 from corewood.report.ticket_charts import (
@@ -20,12 +18,9 @@ from corewood.report.ticket_charts import (
     first_prune,
     of_tickets,
     plus_minus,
-    quoted,
     tasks_of,
 )
-from corewood.report.words import Finding, listed, signed
-
-FEW = 3  # comparisons that are told one by one
+from corewood.report.words import Finding, count, joined, listed, signed
 
 
 def lottery_finding(tables: Tables, model: str) -> Finding:
@@ -45,15 +40,6 @@ def lottery_finding(tables: Tables, model: str) -> Finding:
     return Finding(headline(tables, model), [point for make in makers for point in make(tables)])
 
 
-def count(number: int, one: str) -> str:
-    return f"{'one' if number == 1 else number} {one}{'' if number == 1 else 's'}"
-
-
-def joined(parts: Iterable[str]) -> str:
-    every = list(parts)
-    return " and ".join(filter(None, [", ".join(every[:-1]), every[-1]])) if every else ""
-
-
 def between(values: pd.Series, digits: int = 2, scale: float = 1, unit: str = "") -> str:
     """0.18 to 0.33, or one number where they are the same."""
     known = values.dropna()
@@ -71,10 +57,17 @@ def tickets_of(tables: Tables, method: str, ticket: str, state: str) -> pd.DataF
 # the claim of the paper
 
 
+def retrained(tables: Tables, method: str) -> tuple[pd.DataFrame, list[str]]:
+    """(task) -> good ones, retrained, where pruning removed anything; and the tasks where it did not."""
+    good = tickets_of(tables, method, "good", "retrained")
+    whole = good.get("encoder_share", pd.Series(np.nan, index=good.index)) > 1 - 1e-9
+    return good[~whole], list(good.index[whole])
+
+
 def headline(tables: Tables, model: str) -> str:
     parts = []
     for method in (IMPORTANCE, MAGNITUDE):
-        good = tickets_of(tables, method, "good", "retrained")
+        good, _ = retrained(tables, method)
         if len(good):
             parts.append((int(good["as_full"].sum()), len(good), SPOKEN[method]))
     if not parts:
@@ -93,38 +86,13 @@ def headline(tables: Tables, model: str) -> str:
     return f"Good subnetworks of {model} retrain to the full model's score on {told}."
 
 
-def methods_headline(tables: Tables, model: str) -> str | None:
-    """Where nothing but methods was compared: the best of them at the largest share removed, if it can be told."""
-    rows = whole_challenge_sets(tables)
-    if rows.empty:
-        return None
-    rows = rows[~rows["method"].isin(["full", "random"])]
-    for _, here in sorted(rows.groupby("target"), reverse=True):
-        apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
-        if apart.empty:
-            continue
-        best = here.iloc[int(here["value"].to_numpy().argmax())]
-        other = here[here["method"] == "l0"] if best["method"] != "l0" else apart.sort_values("value")
-        if best["method"] == "l0" or best["difference_low"] > 0:
-            return (
-                f"Pruned to the same size, subnetworks of {model} by {METHODS[str(best['method'])]} keep the challenge cases "
-                f"best: {100 * best['value']:.0f} % right with {100 * best['target']:g} % removed, against "
-                f"{100 * other['value'].iloc[0]:.0f} % by {METHODS[str(other['method'].iloc[0])]}."
-            )
-    return f"Ways of pruning {model} to the same size cannot be told apart on the challenge cases."
-
-
-def whole_challenge_sets(tables: Tables) -> pd.DataFrame:
-    rows = tables.get("methods", pd.DataFrame(columns=["domain", "case"]))
-    found: pd.DataFrame = rows[(rows["domain"] == "challenge") & (rows["case"] == "all")]
-    return found
-
-
 def winning_point(tables: Tables) -> list[str]:
     """Which tasks, and by how much where there is one."""
-    parts = []
+    parts, left_out = [], []
     for method in (IMPORTANCE, MAGNITUDE):
-        good = tickets_of(tables, method, "good", "retrained")
+        good, whole = retrained(tables, method)
+        if whole:
+            left_out.append(f"{SPOKEN[method]} removed nothing on {names_of(whole)}")
         if good.empty:
             continue
         name = SPOKEN[method]
@@ -139,12 +107,13 @@ def winning_point(tables: Tables) -> list[str]:
         parts.append(f"{name}'s reach it {rest} (on average {signed(100 * gap)} beside the full model)")
     if not parts:
         return []
+    but = f" ({joined(left_out)}, which says nothing.)" if left_out else ""
     full = of_tickets(tables["summary"])
     spread = full.loc[full["method"] == "full", "std"].notna().any()
     bar = "the full model's mean less one standard deviation" if spread else "the full model's score (one seed has no spread)"
     return [
-        f"Retrained from the pretrained weights, good subnetworks should reach {bar}: {'; '.join(parts)}. (S-pruning removes "
-        "heads and MLPs by importance, m-pruning single weights by magnitude.)"
+        f"Retrained from the pretrained weights, good subnetworks should reach {bar}: {'; '.join(parts)}.{but} "
+        "(S-pruning removes heads and MLPs by importance, m-pruning single weights by magnitude.)"
     ]
 
 
@@ -218,9 +187,13 @@ def super_point(tables: Tables) -> list[str]:
         return []
     rows = tables["stability"]
     rows = rows[(rows["prune"] == first_prune(rows)) & rows["task"].isin(good.index)]
-    heads, mlps = (between(rows.loc[rows["kind"] == kind, "survivors"], 0) for kind in ("head", "mlp"))
-    chance = between(rows.loc[rows["kind"] == "head", "survivors_expected"], 1)
-    text = f"Super-survivors, kept with every seed, are {heads} heads (by chance {chance}) and {mlps} MLPs"
+    kinds = [(name, rows[rows["kind"] == kind]) for kind, name in (("head", "heads"), ("mlp", "MLPs"))]
+    counts = [
+        f"{between(part['survivors'], 0)} {name} (by chance {between(part['survivors_expected'], 1)})"
+        for name, part in kinds
+        if len(part)
+    ]
+    text = f"Super-survivors, kept with every seed, are {joined(counts)}"
     if "encoder_share" in good and good["encoder_share"].notna().any():
         text += f", {between(good['encoder_share'], 0, 100, ' %')} of the encoder's weights"
     if len(good) == 1:
@@ -247,56 +220,6 @@ def overlap_point(tables: Tables) -> list[str]:
     return [
         f"{who} more heads than independent ones would (p < {LEVEL:g}): {shared} heads are shared, and {expected} would be."
     ]
-
-
-# the two papers together
-
-
-def methods_point(tables: Tables) -> list[str]:
-    """On whole challenge sets: which methods differ from L0 by more than their interval."""
-    rows = whole_challenge_sets(tables)
-    if rows.empty:
-        return []
-    keys = list(dict.fromkeys(zip(rows["task"], rows["target"], rows["dataset"], strict=True)))
-    others = rows[~rows["method"].isin(["l0", "full"])]
-    if len(keys) > FEW:
-        return [counted(others, len(keys))]
-    several = len({(task, dataset) for task, _, dataset in keys}) > 1
-    return [one_comparison(rows, key, several) for key in keys]
-
-
-def one_comparison(rows: pd.DataFrame, key: tuple[str, float, str], several: bool) -> str:
-    task, target, dataset = key
-    here = rows[(rows["task"] == task) & (rows["target"] == target) & (rows["dataset"] == dataset)].set_index("method")
-    others = here.drop(index=[m for m in ("l0", "full") if m in here.index])
-    low, high = others["difference_low"], others["difference_high"]
-    worse, better = ([told(m, r) for m, r in others[real].iterrows()] for real in (high < 0, low > 0))
-    same = [METHODS[str(m)] for m in others.index[(low <= 0) & (high >= 0)]]
-    place = f"challenge cases of {quoted(dataset)}" + (f" ({quoted(task)})" if several else "")
-    right = here["value"] * 100
-    begin = f"With {100 * target:g} % removed, on the {place} L0 gets {right['l0']:.1f} % right"
-    begin += f" (full model {right['full']:.1f} %)" if "full" in right.index else ""
-    if not worse and not better:
-        return f"{begin}, and the methods cannot be told apart: every interval of a difference from L0 holds zero."
-    parts = [f"better than L0: {joined(better)}"] if better else []
-    parts += [f"worse: {joined(worse)}"] if worse else []
-    parts += [f"not to be told apart from it: {joined(same)}"] if same else []
-    return f"{begin}; in points, {'; '.join(parts)}."
-
-
-def told(method: object, row: pd.Series) -> str:
-    low, high = signed(100 * row["difference_low"]), signed(100 * row["difference_high"])
-    return f"{METHODS[str(method)]} {signed(100 * row['difference'])} [{low}, {high}]"
-
-
-def counted(others: pd.DataFrame, total: int) -> str:
-    parts = []
-    for method, part in others.groupby("method", sort=False):
-        worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
-        parts.append(f"{METHODS[str(method)]} is worse on {worse} and better on {better}")
-    if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
-        return f"On {total} challenge sets and sizes, the methods cannot be told apart: every interval holds zero."
-    return f"On {total} challenge sets and sizes, beside L0 (intervals that leave out zero): {joined(parts)}."
 
 
 # what heads look at, and what was odd
@@ -350,9 +273,25 @@ def extremes(tables: Tables) -> list[str]:
             if hit.any():
                 tasks = names_of(list(dict.fromkeys(mine.loc[hit, "task"])))
                 parts.append(f"{SPOKEN[method]} {what} in {int(hit.sum())} of {len(mine)} searches ({tasks})")
+    parts += stopped(tables)
     alive = rows[rows["method"] == SUPER]
     none = list(dict.fromkeys(alive.loc[alive["heads"] + alive["mlps"] == 0, "task"]))
     return parts + ([f"no unit survives with every seed on {names_of(none)}"] if none else [])
+
+
+def stopped(tables: Tables) -> list[str]:
+    """Searches of m-pruning that no threshold ended."""
+    if "rounds" not in tables:
+        return []
+    rows = tables["rounds"]
+    last = rows[rows["method"] == MAGNITUDE].dropna(subset="floor").sort_values("round").groupby(["task", "seed"]).tail(1)
+    free = last[last["passed"].astype(bool)]
+    if free.empty:
+        return []
+    tasks = names_of(list(dict.fromkeys(free["task"])))
+    return [
+        f"m-pruning never fell below its threshold in {len(free)} of {len(last)} searches ({tasks}), which most_rounds ended"
+    ]
 
 
 def beaten(tables: Tables) -> list[str]:

@@ -24,10 +24,10 @@ from corewood.report.words import finding
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
 
 
-INTERVALS = {
-    False: "Intervals are Wilson's, 95 %.",
-    True: "Where ways of pruning are compared at the same size it is its mean over non-padding tokens, and intervals, 95 %, "
-    "are those of a bootstrap over seeds and examples.",
+STAND_INS = {
+    "mean": "its mean over non-padding tokens of the sample",
+    "zero": "zero",
+    "resample": "its value in another example",
 }
 
 
@@ -53,7 +53,7 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d) for d in items)
         for name, items in sections.items()
     ]
-    origin = provenance(about, lottery="summary" in tables)
+    origin = provenance(about, tables)
     parts.append(f'<h2 class="part" id="provenance">Where this comes from</h2><section>{origin}</section>')
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
         title=escape(str(about["title"])),
@@ -98,7 +98,21 @@ def holes(tables: Tables) -> str:
     return f'<div class="holes"><b>{len(missing)} jobs have no result</b>, and nothing stands in for them:<ul>{rows}</ul></div>'
 
 
-def provenance(about: Mapping[str, Any], lottery: bool = False) -> str:
+def basis(ablate: str, tables: Tables) -> str:
+    """What stands in for a removed unit, and what intervals are."""
+    said = f"A removed unit is replaced by {STAND_INS[ablate]}"
+    if "summary" not in tables:
+        return f"{said}. Intervals are Wilson's, 95 %."
+    said += "." if ablate == "zero" else "; in retraining, by zero."
+    if "methods" not in tables:
+        return said
+    return (
+        f"{said} Where ways of pruning are compared at the same size it is its mean over non-padding tokens, and intervals, "
+        "95 %, are those of a bootstrap over seeds and examples."
+    )
+
+
+def provenance(about: Mapping[str, Any], tables: Tables) -> str:
     def rows(pairs: Mapping[str, Any]) -> str:
         return (
             "<table>"
@@ -106,14 +120,8 @@ def provenance(about: Mapping[str, Any], lottery: bool = False) -> str:
             + "</table>"
         )
 
-    stand_in = {
-        "mean": "its mean over non-padding tokens of the sample",
-        "zero": "zero",
-        "resample": "its value in another example",
-    }
     parts = [
-        f"<p>A removed unit is replaced by {stand_in[about['ablate']]}. {INTERVALS[lottery]} "
-        f"Cases whose gold label is one and the same measure recall of that label.</p>",
+        f"<p>{basis(about['ablate'], tables)} Cases whose gold label is one and the same measure recall of that label.</p>",
         "<h4>Labels: classes of the model, and what they count as</h4>" + rows(about["labels"]),
         "<h4>Examples</h4>" + rows(about["examples"]),
     ]

@@ -7,13 +7,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from corewood.analyse.patterns import GROUPS
+from corewood.evaluate.generated_maps import TYPES
 from corewood.report.style import INK, LINES, PERCENT, Tables, in_rows
 from corewood.report.survivor_charts import chosen
 from corewood.report.ticket_charts import IMPORTANCE, first_prune, quoted, tasks_of
 
-TYPES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 COLOURS = [LINES[3], LINES[2], LINES[5], LINES[1], LINES[4]]
-ATTENTION, STATES, GROUPS = ("raw", "normed"), ("pretrained", "fine-tuned"), ("all heads", "super-survivors")
+ATTENTION, STATES = ("raw", "normed"), ("pretrained", "fine-tuned")
 CELL = 16
 
 
@@ -90,7 +91,7 @@ def super_survivors(tables: Tables, task: str) -> set[tuple[int, int]]:
     if "survivors" not in tables:
         return set()
     rows = chosen(tables["survivors"], task, IMPORTANCE, first_prune(tables["survivors"]))
-    rows = rows[(rows["kind"] == "head") & (rows["mean"] == 1)]
+    rows = rows[(rows["kind"] == "head") & (rows["mean"] == 1) & (rows["prune"] != "mlps")]
     return set(zip(rows["layer"], rows["index"], strict=True))
 
 

@@ -117,7 +117,7 @@ CORE_SECTIONS: dict[str, tuple[Item, ...]] = {
         chart(
             "dynamics",
             "Accuracy over training",
-            "The full model at each checkpoint. Cases that rise after the in-domain line were learned on top of the shortcut.",
+            "The full model at each checkpoint. Cases that rise after the in-domain line were learnt on top of the shortcut.",
             dynamics_chart,
         ),
         chart(

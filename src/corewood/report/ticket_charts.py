@@ -34,10 +34,8 @@ def first_prune(table: pd.DataFrame) -> str:
 
 def of_tickets(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of the tickets themselves: not of other ways to prune, and not of longer retraining."""
-    other = (table["method"] == IMPORTANCE) & (table["prune"] != first_prune(table))
-    longer = table["epochs"] > 0 if "epochs" in table else False
-    found: pd.DataFrame = table[~other & ~longer]
-    return found
+    found: pd.DataFrame = table[(table["method"] != IMPORTANCE) | (table["prune"] == first_prune(table))]
+    return found[found["epochs"] == 0] if "epochs" in found else found
 
 
 def quoted(name: object) -> str:

@@ -96,11 +96,18 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     return [text, verdict]
 
 
+def count(number: int, one: str) -> str:
+    return f"{'one' if number == 1 else number} {one}{'' if number == 1 else 's'}"
+
+
+def joined(parts: Iterable[str]) -> str:
+    every = list(parts)
+    return " and ".join(filter(None, [", ".join(every[:-1]), every[-1]])) if every else ""
+
+
 def listed(names: Iterable[str]) -> str:
     quoted = [f"“{n}”" for n in names]
-    if len(quoted) > 4:
-        return f"{len(quoted)} of the cases"
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))
+    return f"{len(quoted)} of the cases" if len(quoted) > 4 else joined(quoted)
 
 
 def probability(p: float) -> str:

@@ -69,6 +69,7 @@ class Checkpoint:
     """What planning knows of a model without loading its weights."""
 
     source: str
+    digest: str
     config: Any
     tokenizer: Any
     max_length: int
@@ -85,13 +86,14 @@ def read_checkpoint(spec: ModelSpec, base: Path) -> Checkpoint:
     config = read_config(source, spec.revision)
     family(config.model_type)
     tokenizer = read_tokenizer(source, spec.pad_token, spec.revision)
-    return Checkpoint(source, config, tokenizer, positions(config, tokenizer, spec.max_length), *unit_shape(config))
+    digest = model_digest(source, spec.revision)
+    return Checkpoint(source, digest, config, tokenizer, positions(config, tokenizer, spec.max_length), *unit_shape(config))
 
 
 def model_params(spec: ModelSpec, found: Checkpoint, labels: tuple[str, ...] | None) -> dict[str, Any]:
     """The part of a job's key that says which model it works on."""
     return {
-        "model": model_digest(found.source, spec.revision),
+        "model": found.digest,
         "revision": spec.revision,
         "labels": None if labels is None else list(labels),
         "pad_token": spec.pad_token,

@@ -61,6 +61,15 @@ class Inline:
     """One job after the other, in this process."""
 
     def run(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None:
+        import torch
+
+        threads = torch.get_num_threads()  # jobs have their own number; a notebook wants its own back
+        try:
+            self.each(jobs, store, tell)
+        finally:
+            torch.set_num_threads(threads)
+
+    def each(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None:
         from corewood.study.jobs import execute
 
         wanted, lost = {job.key for job in jobs}, set[str]()
@@ -99,6 +108,8 @@ class Workers:
             "distributed.deploy.lost-worker-timeout": "1 hour",  # by default a worker slow to come back is given up, for good
             "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             "distributed.admin.tick.limit": "1 hour",
+            "distributed.admin.tick.interval": "1 s",  # this and the profiler wake every process 50 to 100 times a second
+            "distributed.worker.profile.enabled": False,
         }
         waiting = {job.key: job for job in jobs}
         count = min(self.count, len(jobs))
@@ -122,7 +133,8 @@ class Workers:
 
             def submit_ready() -> None:
                 """As many as there are workers: a job that waits on a worker is blamed when another one kills it."""
-                ready = [j for j in waiting.values() if not (set(j.needs()) & (waiting.keys() | running.keys()))]
+                undone = waiting.keys() | running.keys()
+                ready = [j for j in waiting.values() if undone.isdisjoint(j.needs())]
                 for job in ready[: count - len(running)]:
                     del waiting[job.key]
                     running[job.key] = client.submit(remote, job.plain(), str(store.root), key=job.key, pure=False)

@@ -23,7 +23,7 @@ from corewood.model.slim import confined
 from corewood.model.weights import WeightMask, trained_under, unit_shares, unit_weights, weights_masked
 from corewood.prune.importance import importance_search
 from corewood.prune.magnitude import magnitude_search
-from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
+from corewood.prune.tickets import super_tickets, unit_ticket, weight_ticket
 from corewood.spec import FineTune
 from corewood.spec_lottery import Importance, Magnitude
 from corewood.store.store import Entry
@@ -36,6 +36,8 @@ from corewood.study.work import (
     write_logits,
     write_masks,
 )
+
+WEIGHTS = "weights.safetensors"  # a mask of weights
 
 
 def do_importance(work: Work) -> dict[str, Any]:
@@ -67,12 +69,16 @@ def do_magnitude(work: Work) -> dict[str, Any]:
     settings = Magnitude(**params["settings"])
     found = magnitude_search(model, judge, settings, keep, work.progress)
     heads, mlps = unit_shares(model, found.mask)
-    found.mask.save(work.folder / "0.safetensors")
+    found.mask.save(work.folder / WEIGHTS)
     save_file({"heads": heads, "mlps": mlps}, work.folder / "shares.safetensors")
     found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
     sized = keep is not None or settings.sparsity is not None
     notes = remarks(work.job.title, len(found.mask), found.mask.total, found.rounds, sized)
-    return {"notes": notes, "weights": [len(found.mask)], "total": found.mask.total, "names": ["good"]}
+    if not sized and len(found.rounds) > settings.most_rounds and found.rounds["passed"].iloc[-1]:
+        notes.append(
+            f"{work.job.title}: all {settings.most_rounds} rounds passed; most_rounds ended the search, and not the threshold"
+        )
+    return {"notes": notes, "weights": len(found.mask), "shared": len(found.mask), "total": found.mask.total}
 
 
 def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame, sized: bool) -> list[str]:
@@ -96,34 +102,27 @@ def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame, sized: bool
 
 
 def do_tickets(work: Work) -> dict[str, Any]:
+    """One ticket beside a good one; or the super-survivors and their counterparts, in the order good, random, bad."""
     params = work.job.params
-    if params["what"] == "magnitude":
-        weights = weight_tickets(read_weights(work.input("found"), 0), params["random"], params["seed"])
-        for place, mask in enumerate(weights.values()):
-            mask.save(work.folder / f"{place}.safetensors")
-        good = weights["good"]
-        return {
-            "names": list(weights),
-            "weights": [len(mask) for mask in weights.values()],
-            "shared": [mask.shared(good) for mask in weights.values()],
-            "total": good.total,
-        }
     if params["what"] == "super-survivors":
         masks = super_tickets([read_masks(work.input(name))[0] for name in work.job.inputs], params["seed"])
-    else:
-        masks = unit_tickets(read_masks(work.input("found"))[0], params["random"], params["seed"])
-    write_masks(list(masks.values()), work.folder)
-    return {"names": list(masks)}
+        write_masks(list(masks.values()), work.folder)
+        return {}
+    which = params["ticket"], params["draw"], params["seed"]
+    if params["what"] == "units":
+        write_masks([unit_ticket(read_masks(work.input("found"))[0], *which)], work.folder)
+        return {}
+    good = read_weights(work.input("found"))
+    ticket = weight_ticket(good, *which)
+    ticket.save(work.folder / WEIGHTS)
+    return {"weights": len(ticket), "shared": ticket.shared(good), "total": good.total}
 
 
 def predict_weights(work: Work) -> dict[str, Any]:
-    model, examples, entry = work.model(), work.encoded(), work.input("weights")
-    logits = []
-    for place in range(len(entry.meta["names"])):
-        with weights_masked(model, read_weights(entry, place)):
-            logits.append(logits_of(model, model.units.full(), examples))
-        work.progress(place + 1, len(entry.meta["names"]))
-    write_logits(np.stack(logits), work.folder)
+    model, examples = work.model(), work.encoded()
+    with weights_masked(model, read_weights(work.input("weights"))):
+        logits = logits_of(model, model.units.full(), examples)
+    write_logits(logits[None], work.folder)
     return {"units": vars(model.units)}
 
 
@@ -137,8 +136,8 @@ def do_retrain(work: Work) -> dict[str, Any]:
         model = untrained(model, settings.seed)
     entry = work.input("tickets")
     scratch = work.store.scratch(work.job.key)
-    weights = read_weights(entry, params["ticket"]) if (entry.folder / "0.safetensors").exists() else None
-    held = trained_under(model, weights) if weights is not None else confined(model, read_masks(entry)[params["ticket"]])
+    of_weights = (entry.folder / WEIGHTS).exists()
+    held = trained_under(model, read_weights(entry)) if of_weights else confined(model, read_masks(entry)[params["place"]])
     with held:
         gold = gold_classes(model.labels, split)
         kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
@@ -182,8 +181,8 @@ def do_patterns(work: Work) -> dict[str, Any]:
     return {"examples": len(chosen)}
 
 
-def read_weights(entry: Entry, place: int) -> WeightMask:
-    return WeightMask.load(entry.path(f"{place}.safetensors"))
+def read_weights(entry: Entry) -> WeightMask:
+    return WeightMask.load(entry.path(WEIGHTS))
 
 
 def read_retrained(entry: Entry, dataset: str) -> np.ndarray:

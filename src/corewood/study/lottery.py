@@ -14,6 +14,7 @@ from corewood.study.job import Job
 
 FULL, IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED, L0 = "full", "importance", "magnitude", "super-survivors", "untrained", "l0"
 PRUNED, RETRAINED = "pruned", "retrained"
+FACTS = ("task", "seed", "part", "method", "prune", "ticket", "draw", "state", "epochs", "target", "search_seed")
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,12 @@ class Ticket:
     part: str = "tickets"  # tickets, or methods
     masks: Job | None = None  # where its mask is
     place: int = 0  # which of the masks, and of the logits
+    good: Job | None = None  # where the mask is that it was drawn beside
     predictions: Mapping[str, Job] = field(default_factory=dict)  # dataset -> job
 
     @property
     def jobs(self) -> list[Job]:
-        return [*([self.masks] if self.masks else []), *self.predictions.values()]
+        return [*filter(None, (self.masks, self.good)), *self.predictions.values()]
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ class LotteryPlan(Plan):
 
     @property
     def asked(self) -> dict[str, Any]:
-        rows = [[t.task, t.seed, t.method, t.ticket, t.draw, t.state, t.prune, t.epochs, t.part, t.place] for t in self.tickets]
-        return {**super().asked, "rows": rows, "metrics": dict(self.metrics)}
+        rows = [[*(getattr(t, fact) for fact in FACTS), t.place] for t in self.tickets]
+        data = {name: job.key for name, job in self.data.items()}  # which task has which: jobs do not know their tasks' names
+        return {**super().asked, "rows": rows, "metrics": dict(self.metrics), "data": data}
 
     @property
     def reported(self) -> dict[str, Any]:

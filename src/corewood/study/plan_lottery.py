@@ -13,7 +13,7 @@ from corewood.data.named import read_task
 from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.prune.tickets import BAD, GOOD, RANDOM
-from corewood.spec import Ablation, FineTune, kept_units
+from corewood.spec import Ablation, FineTune, GlueTask, kept_units
 from corewood.spec_lottery import Importance, LotterySpec, Magnitude
 from corewood.store.store import file_digest
 from corewood.study.base import Checkpoint, TaskPlanner, model_params, read_checkpoint, tuning_params
@@ -32,7 +32,7 @@ from corewood.study.lottery import (
     Ticket,
 )
 
-UNRELIABLE = {"wnli": "wnli: its training and validation sets hold like sentences with opposite labels; results are unreliable"}
+UNRELIABLE = {"wnli": "WNLI's training and validation sets hold like sentences with opposite labels; results are unreliable"}
 
 
 def make_lottery_plan(spec: LotterySpec, base: Path) -> LotteryPlan:
@@ -86,8 +86,9 @@ class LotteryPlanner:
         spec = self.spec
         task, notes = read_task(spec.tasks[name], self.base, spec.seed)
         self.notes += [note if note.startswith(name) else f"{name}: {note}" for note in notes]
-        if name.lower() in UNRELIABLE:
-            self.notes.append(UNRELIABLE[name.lower()])
+        asked = spec.tasks[name]
+        if isinstance(asked, GlueTask) and asked.glue in UNRELIABLE:
+            self.notes.append(f"{name}: {UNRELIABLE[asked.glue]}")
         if task.train is None:
             raise InputError(f"tasks.{name}.train: a lottery fine-tunes every task; give the examples to learn from")
         for taken in ("search", "report"):
@@ -100,6 +101,11 @@ class LotteryPlanner:
             judged["search"], judged["report"] = halves(task.validation, spec.seed)
         splits = {"train": task.train, **judged, **task.challenge}
         classes = classes_of(task)
+        if len(classes) < 2 and not task.train.regression:
+            raise InputError(
+                f"tasks.{name}.train: every example is {classes[0]!r}, which leaves nothing to learn; where labels are "
+                "numbers, set metric: pearson"
+            )
         for dataset, split in splits.items():
             fold_classes(classes, split)
             if dataset not in ("train", "search"):
@@ -205,36 +211,43 @@ class LotteryPlanner:
             for found in [f for f in self.found if (f.task, f.seed) == (task, seed)]:
                 if found.method == IMPORTANCE and self.spec.importance and found.prune != self.spec.importance.prune[0]:
                     continue
-                params = {"what": found.method, "random": wanted.random, "seed": [self.spec.seed, seed]}
-                job = run.add(
-                    Job.make("tickets", f"{run.who}tickets of {found.method}", params, {"found": found.job}, run.local)
-                )
-                self.judge_tickets(task, seed, found.method, found.prune, job, names)
+                row = Ticket(task, seed, found.method, prune=found.prune, masks=found.job, good=found.job)
+                for name in names:
+                    self.judge(self.drawn(row, run, name, [self.spec.seed, seed], f"{name} of {found.method}"), name)
         if wanted.super_survivors:
             self.draw_super_survivors()
 
-    def judge_tickets(self, task: str, seed: int, method: str, prune: str, masks: Job, names: list[str]) -> None:
-        """As pruned, and retrained."""
-        wanted, run = self.spec.tickets, self.runs[task, seed]
+    def drawn(self, row: Ticket, run: TaskPlanner, name: str, seed: list[int], title: str) -> Ticket:
+        """A ticket beside the good one: a job of its own, so that more of them leave the others as they are."""
+        if name == GOOD:
+            return row
+        assert row.good is not None
+        ticket, _, number = name.partition("-")
+        what = "weights" if row.method == MAGNITUDE else "units"
+        params = {"what": what, "ticket": ticket, "draw": int(number or 0), "seed": seed}
+        job = run.add(Job.make("tickets", f"{run.who}{title}", params, {"found": row.good}, run.local))
+        return replace(row, ticket=ticket, draw=int(number or 0), masks=job)
+
+    def judge(self, row: Ticket, name: str) -> None:
+        """As pruned, unless that is how it was found, and retrained."""
+        wanted, run = self.spec.tickets, self.runs[row.task, row.seed]
         assert wanted is not None
-        if method == MAGNITUDE:
-            predictions = self.predict_weights(task, run, f"tickets of {method}", masks, len(names))
-        else:
-            ablate: Ablation = self.spec.importance.ablate if self.spec.importance else "zero"
-            predictions = run.predict(self.last(task), f"tickets of {method}", masks, ablate, len(names))
-        row = Ticket(task, seed, method, prune=prune, masks=masks)
-        for place, name in enumerate(names):
-            kind, _, number = name.partition("-")
-            one = replace(row, ticket=kind, draw=int(number or 0), place=place)
-            if method == SUPER or kind != GOOD:  # the good one is judged already, as it was found
-                self.tickets.append(replace(one, predictions=predictions))
-            if not wanted.retrain:
-                continue
-            self.tickets.append(self.retrained(one, name))
-            if kind == BAD and method == IMPORTANCE:
-                self.tickets += [self.retrained(one, name, epochs) for epochs in wanted.longer]
-            if kind == RANDOM and one.draw == 0 and method == IMPORTANCE and wanted.untrained:
-                self.tickets.append(replace(self.retrained(one, name, untrained=True), method=UNTRAINED))
+        assert row.masks is not None
+        if row.masks != row.good:
+            who = row.method if row.method == SUPER else f"{row.method} {name}"  # these three are one job
+            if row.method == MAGNITUDE:
+                predictions = self.predict_weights(row.task, run, who, row.masks)
+            else:
+                ablate: Ablation = self.spec.importance.ablate if self.spec.importance else "zero"
+                predictions = run.predict(self.last(row.task), who, row.masks, ablate)
+            self.tickets.append(replace(row, predictions=predictions))
+        if not wanted.retrain:
+            return
+        self.tickets.append(self.retrained(row, name))
+        if row.ticket == BAD and row.method == IMPORTANCE:
+            self.tickets += [self.retrained(row, name, epochs) for epochs in wanted.longer]
+        if row.ticket == RANDOM and row.draw == 0 and row.method == IMPORTANCE and wanted.untrained:
+            self.tickets.append(replace(self.retrained(row, name, untrained=True), method=UNTRAINED))
 
     def retrained(self, row: Ticket, name: str, epochs: float | None = None, untrained: bool = False) -> Ticket:
         run = self.runs[row.task, row.seed]
@@ -243,7 +256,7 @@ class LotteryPlanner:
         assert row.masks is not None
         what = f"train {row.method} {name} from nothing" if untrained else f"retrain {row.method} {name}"
         title = f"{run.who}{what}" + (f" for {epochs:g} epochs" if epochs else "")
-        params = {**run.model, "settings": tuning_params(settings), "ticket": row.place, "untrained": untrained}
+        params = {**run.model, "settings": tuning_params(settings), "place": row.place, "untrained": untrained}
         inputs = {"data": run.data["train"], "encoded": run.encoded["train"], "tickets": row.masks}
         inputs |= {f"encoded {n}": run.encoded[n] for n in run.datasets}
         local = {**run.local, "threads": settings.threads}
@@ -260,7 +273,8 @@ class LotteryPlanner:
             params = {"what": SUPER, "seed": [self.spec.seed]}
             job = planner.add(Job.make("tickets", f"{task}: super-survivors", params, mine, planner.local))
             for seed in self.spec.seeds:
-                self.judge_tickets(task, seed, SUPER, first, job, [GOOD, f"{RANDOM}-0", BAD])
+                for place, name in enumerate((GOOD, RANDOM, BAD)):
+                    self.judge(Ticket(task, seed, SUPER, name, prune=first, masks=job, place=place), name)
 
     # the two papers together
 
@@ -293,12 +307,12 @@ class LotteryPlanner:
         wanted = self.spec.methods
         assert wanted is not None
         row = Ticket(task, seed, L0, target=target, search_seed=search_seed, part="methods")
-        own = self.spec.importance or Importance.model_validate({})
-        like = own.model_copy(update={"ablate": "mean", "sparsity": None})
+        own = (self.spec.importance or Importance.model_validate({})).model_dump(
+            include={"heads_per_round", "per", "batch", "normalise"}  # a size is asked for: thresholds play no part
+        )
+        like = Importance.model_validate({**own, "ablate": "mean"})
         ranked = self.importance(task, run, like, "both", l0, f"importance like L0 {size}")
         weights = self.magnitude(task, run, Magnitude.model_validate({}), l0, f"magnitude like L0 {size}")
-        params = {"what": IMPORTANCE, "random": wanted.random, "seed": [self.spec.seed, seed, search_seed]}
-        drawn = run.add(Job.make("tickets", f"{run.who}random like L0 {size}", params, {"found": l0}, run.local))
         last = self.last(task)
         self.tickets.append(replace(row, masks=l0, predictions=run.predict(last, f"L0 {size}", l0, "mean")))
         self.tickets.append(
@@ -313,12 +327,11 @@ class LotteryPlanner:
                 predictions=self.predict_weights(task, run, f"magnitude {size}", weights),
             )
         )
-        masks = wanted.random + 2
-        predictions = run.predict(last, f"random {size}", drawn, "mean", masks)
         for i in range(wanted.random):
-            self.tickets.append(
-                replace(row, method=RANDOM, ticket=RANDOM, draw=i, masks=drawn, place=1 + i, predictions=predictions)
-            )
+            name, seeds = f"{RANDOM}-{i}", [self.spec.seed, seed, search_seed]
+            one = self.drawn(replace(row, method=RANDOM, good=l0), run, name, seeds, f"{name} like L0 {size}")
+            assert one.masks is not None
+            self.tickets.append(replace(one, predictions=run.predict(last, f"{name} {size}", one.masks, "mean")))
 
     # pattern types
 
@@ -330,7 +343,8 @@ class LotteryPlanner:
         if annotated is not None:
             if not annotated.is_dir():
                 raise InputError(f"patterns.annotated: {annotated} is no folder; it needs .npy maps and labels.csv")
-            content = [f"{p.name}:{file_digest(p)}" for p in sorted(annotated.iterdir()) if p.is_file()]
+            files = sorted(p for p in annotated.rglob("*") if p.is_file())
+            content = [f"{p.relative_to(annotated)}:{file_digest(p)}" for p in files]
         for flavour in ("raw", "normed"):
             params = {"normed": flavour == "normed", "annotated": content, "seed": self.spec.seed}
             params |= {"maps": wanted.maps, "steps": wanted.steps}

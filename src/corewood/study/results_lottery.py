@@ -15,10 +15,10 @@ from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, scor
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.jobs_lottery import read_retrained
-from corewood.study.lottery import FULL, IMPORTANCE, MAGNITUDE, RETRAINED, Found, LotteryPlan, Ticket
+from corewood.study.lottery import FACTS, FULL, IMPORTANCE, MAGNITUDE, RETRAINED, Found, LotteryPlan, Ticket
 from corewood.study.work import read_logits, read_masks
 
-FACTS = ("task", "seed", "part", "method", "prune", "ticket", "draw", "state", "epochs", "target", "search_seed")
+PRUNED_KINDS = {"both": ("head", "mlp"), "heads": ("head",), "mlps": ("mlp",)}
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,20 @@ class LotteryResults:
                 made.setdefault((f.task, f.prune), {})[f.seed] = read_masks(self.entry(f))[0]
         return made
 
-    def good_masks(self) -> dict[str, list[Mask]]:
-        """Task -> the masks that tickets are drawn from, in the order of seeds."""
+    def good_masks(self) -> dict[str, dict[int, Mask]]:
+        """Task -> seed -> the mask that tickets are drawn from."""
         if self.plan.spec.importance is None:
             return {}
         first = self.plan.spec.importance.prune[0]
-        return {task: list(by.values()) for (task, prune), by in self.masks.items() if prune == first}
+        return {task: by for (task, prune), by in self.masks.items() if prune == first}
+
+    def pruned_kinds(self) -> tuple[str, ...]:
+        """Of the units that tickets are drawn from."""
+        return PRUNED_KINDS[self.plan.spec.importance.prune[0]] if self.plan.spec.importance else ()
+
+    def common_seeds(self, by_task: Mapping[str, Mapping[int, Any]]) -> list[int]:
+        """Those that no task lacks, so that tasks can be compared seed by seed."""
+        return [seed for seed in self.plan.spec.seeds if all(seed in by for by in by_task.values())]
 
     @cached_property
     def units(self) -> Units:
@@ -126,15 +134,14 @@ class LotteryResults:
         facts = {name: getattr(row, name) for name in FACTS if name not in ("state", "epochs")}
         entry = self.store.get(row.masks.kind, row.masks.key)
         if row.method == MAGNITUDE:
-            kept, total = entry.meta["weights"][row.place], entry.meta["total"]
-            good = entry.meta.get("shared", entry.meta["weights"])[row.place]
+            kept, shared, total = (entry.meta[name] for name in ("weights", "shared", "total"))
             left = self.units.encoder_parameters - (total - kept)
             return {**facts, "weights": kept, "encoder_share": left / self.units.encoder_parameters,
-                    "in_good": good / kept if kept else np.nan}  # fmt: skip
-        masks = read_masks(entry)
-        mask, good_mask = masks[row.place], masks[0]
+                    "in_good": shared / kept if kept else np.nan}  # fmt: skip
+        beside = row.good or row.masks
+        mask, good = read_masks(entry)[row.place], read_masks(self.store.get(beside.kind, beside.key))[0]
         sizes = mask.sizes(self.units)
-        inside = mask & good_mask
+        inside = mask & good
         heads, mlps = int(mask.heads.sum()), int(mask.mlps.sum())
         return {
             **facts,

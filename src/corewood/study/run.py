@@ -20,7 +20,7 @@ from corewood.study.engines import Engine, Event
 from corewood.study.job import Job
 from corewood.study.plan import make_plan
 from corewood.study.work import write_data
-from corewood.study_file import AnyStudy
+from corewood.study_file import AnyStudy, kind_of
 
 MANIFEST = ".corewood-report"
 
@@ -194,7 +194,7 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
         "name": spec.name,
         "title": spec.title or spec.name,
         "model": spec.model.checkpoint,
-        "study": spec.model_dump(mode="json", exclude_defaults=True),
+        "study": {"kind": kind_of(spec), **spec.model_dump(mode="json", exclude_defaults=True)},
         "labels": dict(plan.mapping),
         **plan.reported,
         "examples": {name: len(split) for name, split in plan.splits.items()},

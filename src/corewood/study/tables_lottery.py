@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -19,7 +19,7 @@ from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask, Masks
 from corewood.study.lottery import IMPORTANCE, L0, MAGNITUDE, Ticket
 from corewood.study.results import stack
-from corewood.study.results_lottery import LotteryResults
+from corewood.study.results_lottery import PRUNED_KINDS, LotteryResults
 
 ALL_TASKS = "all tasks"
 
@@ -51,7 +51,9 @@ def survivors_table(results: LotteryResults) -> pd.DataFrame | None:
         for (task, method, prune), masks in kept.items()
     ]
     weights = weight_shares(results)
-    tables += [survivors(shares).assign(task=task, method=MAGNITUDE, prune="weights") for task, shares in weights.items()]
+    tables += [
+        survivors(by_kind(by.values())).assign(task=task, method=MAGNITUDE, prune="weights") for task, by in weights.items()
+    ]
     found = stack(tables)
     if found is None:
         return None
@@ -59,32 +61,37 @@ def survivors_table(results: LotteryResults) -> pd.DataFrame | None:
     return pd.concat(every, ignore_index=True)[["task", "method", "prune", "kind", "layer", "index", "mean", "std", "seeds"]]
 
 
-def weight_shares(results: LotteryResults) -> dict[str, dict[str, np.ndarray]]:
-    """Task -> kind -> (seed, layer[, head]) share of its weights that stay."""
-    found: dict[str, list[dict[str, np.ndarray]]] = {}
+def weight_shares(results: LotteryResults) -> dict[str, dict[int, dict[str, np.ndarray]]]:
+    """Task -> seed -> heads (layer, head) and mlps (layer,): share of its weights that stay."""
+    found: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     for f in results.found:
         if f.method == MAGNITUDE:
-            found.setdefault(f.task, []).append(load_file(results.entry(f).path("shares.safetensors")))
-    return {
-        task: {kind: np.stack([s[name] for s in shares]) for kind, name in (("head", "heads"), ("mlp", "mlps"))}
-        for task, shares in found.items()
-    }
+            found.setdefault(f.task, {})[f.seed] = load_file(results.entry(f).path("shares.safetensors"))
+    return found
 
 
-def over_tasks(results: LotteryResults, weights: dict[str, dict[str, np.ndarray]]) -> list[pd.DataFrame]:
+def by_kind(shares: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Kind -> (seed, layer[, head])"""
+    every = list(shares)
+    return {kind: np.stack([s[name] for s in every]) for kind, name in (("head", "heads"), ("mlp", "mlps"))}
+
+
+def over_tasks(results: LotteryResults, weights: dict[str, dict[int, dict[str, np.ndarray]]]) -> list[pd.DataFrame]:
     """Figure 15: in how many tasks each unit survives, over the seeds that all tasks have; weights as their mean share."""
     made = []
     for prune in dict.fromkeys(prune for _, prune in results.masks):
         by_task = {task: by for (task, which), by in results.masks.items() if which == prune}
-        seeds = [s for s in results.plan.spec.seeds if all(s in by for by in by_task.values())]
+        seeds = results.common_seeds(by_task)
         if len(by_task) > 1 and seeds:
             heads, mlps = (
                 np.stack([sum(getattr(by[s], part).astype(int) for by in by_task.values()) for s in seeds])
                 for part in ("heads", "mlps")
             )
             made.append(survivors({"head": heads, "mlp": mlps}).assign(task=ALL_TASKS, method=IMPORTANCE, prune=prune))
-    if len(weights) > 1 and len({len(v["head"]) for v in weights.values()}) == 1:
-        shares = {kind: np.mean([v[kind] for v in weights.values()], axis=0) for kind in ("head", "mlp")}
+    seeds = results.common_seeds(weights)
+    if len(weights) > 1 and seeds:
+        of_task = [by_kind(by[s] for s in seeds) for by in weights.values()]
+        shares = {kind: np.mean([v[kind] for v in of_task], axis=0) for kind in ("head", "mlp")}
         made.append(survivors(shares).assign(task=ALL_TASKS, method=MAGNITUDE, prune="weights"))
     return made
 
@@ -97,9 +104,6 @@ def kinds_of(masks: list[Mask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         "head": (pack.heads.reshape(len(pack), -1), np.repeat(np.arange(layers), heads)),
         "mlp": (pack.mlps, np.arange(layers)),
     }
-
-
-PRUNED_KINDS = {"both": ("head", "mlp"), "heads": ("head",), "mlps": ("mlp",)}
 
 
 def stability_table(results: LotteryResults) -> pd.DataFrame | None:
@@ -121,8 +125,13 @@ def pairs_table(results: LotteryResults) -> pd.DataFrame | None:
 
 
 def overlaps_table(results: LotteryResults) -> pd.DataFrame | None:
+    """Over the seeds that all tasks have, of the kinds of units that were pruned."""
     good = results.good_masks()
-    return overlaps(good) if len(good) > 1 else None
+    seeds = results.common_seeds(good)
+    if len(good) < 2 or not seeds:
+        return None
+    table = overlaps({task: [by[s] for s in seeds] for task, by in good.items()})
+    return table[table["kind"].isin(results.pruned_kinds())].reset_index(drop=True)
 
 
 def complete(rows: list[Ticket]) -> list[Ticket]:
@@ -142,7 +151,7 @@ def methods_table(results: LotteryResults) -> pd.DataFrame | None:
         here = complete([row for row in mine if (row.task, row.target) == (task, target)])
         full = {r.seed for r in results.rows if r.method == "full" and r.task == task}
         seeds = [s for s in results.plan.spec.seeds if s in full and any(r.seed == s for r in here)]
-        if not seeds:
+        if not seeds or not any(row.method == L0 for row in here):
             continue
         for dataset in results.plan.datasets(task):
             right: dict[str, np.ndarray] = {}
@@ -171,7 +180,7 @@ def pattern_tables(results: LotteryResults) -> dict[str, pd.DataFrame]:
         return {}
     if any(job.title in results.holes for job in results.plan.classifiers.values()):
         return {}
-    alive = {task: reduce(and_, masks) for task, masks in results.good_masks().items()}
+    alive = {task: reduce(and_, by.values()) for task, by in results.good_masks().items() if "head" in results.pruned_kinds()}
     quality = [
         pd.read_parquet(results.store.get("pattern_classifier", job.key).path("quality.parquet")).assign(attention=flavour)
         for flavour, job in results.plan.classifiers.items()
