@@ -303,10 +303,12 @@ def test_mistakes_in_a_lottery(study: Path, change: str, message: str) -> None:
 
 
 def test_what_planning_refuses(study: Path) -> None:
+    one_label = [f"tasks.pairs.{part}.only={{label: entailment}}" for part in ("train", "validation")]
     for changes, message in (
         (["tasks.pairs.train=null"], "a lottery fine-tunes every task"),
         (["patterns.annotated=nowhere"], "is no folder"),
-        (["tasks.pairs.train.only={label: entailment}"], "leaves nothing to learn"),
+        (["tasks.pairs.train.only={label: entailment}"], "tasks.pairs.validation: row 5 has the label"),
+        ([*one_label, "tasks.pairs.challenge={}"], "tasks.pairs.train: every example is 'entailment'"),
     ):
         with pytest.raises((InputError, StudyError), match=message):
             make_plan(small.spec_of(study, *changes), study.parent)

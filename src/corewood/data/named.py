@@ -60,8 +60,8 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
     return read_task(spec, Path(), seed)[0]
 
 
-def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int) -> tuple[Task, list[str]]:
-    """The task of a study, and notes on its files."""
+def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int, key: str = "task") -> tuple[Task, list[str]]:
+    """The task of a study, and notes on its files; `key` is where it stands in the study."""
     if isinstance(spec, GeneratedTask):
         return overlap(spec.seed, spec.train, spec.validation, spec.per_case, spec.counter), []
     if isinstance(spec, GlueTask):
@@ -78,13 +78,13 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int)
     validation = read("validation", spec.validation)
     labels = spec.labels or (parts[0] if parts else validation).labels
     many = len(parts) > 1
-    parts = [check_labels(part, labels, f"task.train.{i}" if many else "task.train") for i, part in enumerate(parts)]
+    parts = [check_labels(part, labels, f"{key}.train.{i}" if many else f"{key}.train") for i, part in enumerate(parts)]
     train = Split("train", pd.concat([p.frame for p in parts], ignore_index=True), labels) if parts else None
-    validation = check_labels(validation, labels, "task.validation")
+    validation = check_labels(validation, labels, f"{key}.validation")
     if train is not None and ("second" in train.frame) != ("second" in validation.frame):
-        raise InputError("task.train.text: training and validation must both be single texts or both pairs")
+        raise InputError(f"{key}.train.text: training and validation must both be single texts or both pairs")
     if train is not None and train.frame.isna().any(axis=None):
-        raise InputError("task.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
+        raise InputError(f"{key}.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
     if many:
         shares = ", ".join(
             f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)
@@ -95,5 +95,5 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int)
         split = read(name, source)
         fold = {normal(one): other for one, other in split.fold.items()}
         wanted = tuple(dict.fromkeys(fold.get(normal(label), label) for label in labels))
-        challenge[name] = check_labels(split, wanted, f"task.challenge.{name}")
+        challenge[name] = check_labels(split, wanted, f"{key}.challenge.{name}")
     return Task(spec.name, labels, train, validation, challenge, spec.metric), notes

@@ -211,7 +211,7 @@ def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
         row = int(np.flatnonzero(split.frame["label"] == strangers[0])[0]) + 1
         raise InputError(
             f"{key}: row {row} has the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
-            f"Rename it with {key}.labels: {{{strangers[0]}: {labels[0]}}} or add it to task.labels"
+            f"Rename it with {key}.labels: {{{strangers[0]}: {labels[0]}}} or add it to the task's labels"
         )
     frame = split.frame.assign(label=split.frame["label"].map(lambda v: spelling[normal(v)]))
     return Split(split.name, frame, labels, split.fold)

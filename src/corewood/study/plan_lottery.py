@@ -84,7 +84,7 @@ class LotteryPlanner:
 
     def read(self, name: str) -> None:
         spec = self.spec
-        task, notes = read_task(spec.tasks[name], self.base, spec.seed)
+        task, notes = read_task(spec.tasks[name], self.base, spec.seed, f"tasks.{name}")
         self.notes += [note if note.startswith(name) else f"{name}: {note}" for note in notes]
         asked = spec.tasks[name]
         if isinstance(asked, GlueTask) and asked.glue in UNRELIABLE:
