@@ -32,6 +32,9 @@ KIND_NAMES = {
 }
 
 
+EXAMPLE_COSTS = {"fine_tune": 3.0, "retrain": 3.0, "search": 3.0, "tickets": 0.1}  # of an example, in forward passes
+
+
 def kinds(jobs: Sequence[Job]) -> list[str]:
     """The kinds there are, in the order they flow."""
     there = {job.kind for job in jobs}
@@ -60,6 +63,7 @@ class Tally:
         self.jobs: list[Job] = []
         self.ended: dict[str, str] = {}  # key -> done, failed, blocked
         self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
+        self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds and work of the jobs that are done
         self.began = time.monotonic()
 
     def start(self, missing: Sequence[Job]) -> None:
@@ -70,18 +74,33 @@ class Tally:
             began = self.running[job.key][1] if job.key in self.running else time.monotonic()
             self.running[job.key] = (job, began, event.done / event.total if event.total else 0.0)
         elif event.state not in ("started", "progress"):
-            self.running.pop(job.key, None)
+            _, began, _ = self.running.pop(job.key, (job, time.monotonic(), 0.0))
             self.ended[job.key] = event.state
-
-    def share(self) -> float:
-        """Of all work, by the examples that pass through the model."""
-        total = sum(job.work for job in self.jobs) or 1
-        done = sum(job.work for job in self.jobs if job.key in self.ended)
-        return (done + sum(job.work * part for job, _, part in list(self.running.values()))) / total
+            if event.state == "done":
+                seconds, work = self.spent.get(job.kind, (0.0, 0.0))
+                self.spent[job.kind] = seconds + time.monotonic() - began, work + job.work
 
     def left(self) -> str:
-        share, spent = self.share(), time.monotonic() - self.began
-        return "" if share < 0.02 or spent < 5 else f"about {span(spent * (1 - share) / share)} left"
+        """Every kind at the pace it has had so far; one that has not been seen, by how it compares with the others."""
+        now = time.monotonic()
+        spent = dict(self.spent)
+        for job, began, part in list(self.running.values()):
+            seconds, work = spent.get(job.kind, (0.0, 0.0))
+            spent[job.kind] = seconds + now - began, work + part * job.work
+        seconds = sum(s for s, _ in spent.values())
+        known = sum(work * EXAMPLE_COSTS.get(kind, 1.0) for kind, (_, work) in spent.items())
+        if now - self.began < 5 or not seconds or not known:
+            return ""
+        paces = {kind: s / work for kind, (s, work) in spent.items() if work}
+        parts = {job.key: part for job, _, part in list(self.running.values())}
+        todo = sum(
+            job.work * (1 - parts.get(job.key, 0.0)) * paces.get(job.kind, EXAMPLE_COSTS.get(job.kind, 1.0) * seconds / known)
+            for job in self.jobs
+            if job.key not in self.ended
+        )
+        if seconds < 0.02 * (seconds + todo):
+            return ""
+        return f"about {span(todo * (now - self.began) / seconds)} left"  # as many at a time as so far
 
 
 class Lines:
@@ -104,17 +123,18 @@ class Lines:
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
+        every = str(len(self.tally.jobs))
+        count = f"[{len(self.tally.ended):{len(every)}}/{every}] "
         if event.state == "progress":
             last = self.told.get(job.key, began)
             if time.monotonic() - last > 15:
                 self.told[job.key] = time.monotonic()
-                self.say(f"         {job.title}: {event.done} of {event.total}")
+                self.say(f"{' ' * len(count)}{job.title}: {event.done} of {event.total}")
         elif event.state != "started":
-            count = f"[{len(self.tally.ended)}/{len(self.tally.jobs)}]"
             detail = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}[
                 event.state
             ]
-            self.say(f"{count:9}{job.title}: {event.state} {detail}; {self.tally.left()}".rstrip("; "))
+            self.say(f"{count}{job.title}: {event.state} {detail}; {self.tally.left()}".rstrip("; "))
 
 
 class LiveTable:
