@@ -161,7 +161,7 @@ class SearchSpec(Spec):
 
     @model_validator(mode="after")
     def _settings(self) -> Self:
-        if isinstance(self.seeds, int) and self.seeds < 1:
+        if not self.seed_list:
             raise ValueError("seeds: give at least one")
         for key, given in (("seeds", self.seed_list), ("sparsity", self.sparsity)):
             if len(set(given)) < len(given):
@@ -294,5 +294,9 @@ def kept_units(units: int, sparsity: float) -> int:
     if kept < 1:
         raise InputError(
             f"search.sparsity: {sparsity} of {units} units leaves none; the largest possible is {1 - 1 / units:.4f}"
+        )
+    if kept == units:
+        raise InputError(
+            f"search.sparsity: {sparsity} of {units} units removes none; the smallest possible is {0.5 / units:.4f}"
         )
     return kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import small
 
 from corewood.cli import main
+from corewood.errors import InputError
+from corewood.study.run import deliver
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +89,37 @@ def test_report_writes_where_asked_and_touches_nothing_else(
     other = tmp_path / "thesis"
     other.mkdir()
     (other / "chapter.tex").write_text("x")
-    code, said = call(monkeypatch, capsys, study.parent, "report", "study.yaml", "--out", str(other))
-    assert code == 2
-    assert "is not a report of Corewood's" in said
+    for command in ("report", "run"):
+        code, said = call(monkeypatch, capsys, study.parent, command, "study.yaml", "--out", str(other))
+        assert code == 2
+        assert "is not a report of Corewood's" in said
+    assert "Reading the data" not in said  # a run says so before it does anything
+
+
+def test_a_delivery_that_was_stopped_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new, out = (tmp_path / name for name in ("old", "new", "out"))
+    for folder in (old, new):
+        folder.mkdir()
+        for name in ("a.html", "b.html", "c.html"):
+            (folder / name).write_text(f"{folder.name} {name}")
+    deliver(old, out)
+    copies = iter(range(9))
+
+    def killed(source: Path, target: Path) -> None:
+        if next(copies) == 1:
+            raise KeyboardInterrupt
+        target.write_bytes(source.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", killed)
+        with pytest.raises(KeyboardInterrupt):
+            deliver(new, out)
+    assert {p.read_text() for p in out.glob("*.html")} == {"new a.html", "old b.html", "old c.html"}
+    deliver(new, out)
+    assert {p.read_text() for p in out.glob("*.html")} == {f"new {name}.html" for name in "abc"}
+    (out / "b.html").write_text("old b.html")  # not ours any more: somebody put it back
+    with pytest.raises(InputError, match="was changed since"):
+        deliver(new, out)
 
 
 def test_failed_jobs_give_exit_code_1_and_show_in_plan(

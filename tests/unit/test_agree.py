@@ -102,6 +102,9 @@ def test_the_last_column_is_the_mlp_only_when_said(tmp_path: Path, capsys: pytes
     assert "4 layers x 6 heads each" in said
     assert "4 MLPs each" in said
     assert "say --mlps" not in said
+    np.save(tmp_path / "pack.npy", np.stack([np.load(tmp_path / f"{i}.npy") for i in range(3)]))
+    agree(tmp_path / "pack.npy", "--mlps")
+    assert capsys.readouterr().out.count("4 layers x 6 heads each") == 1
 
 
 def test_rows_of_layers_are_mlps(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from corewood.analyse.heads import agreement, frequencies, rank_correlations
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 from corewood.report.words import finding
+from corewood.study.tables_masks import core_table
 
 
 def random_masks(count: int, keep: float, seed: int, layers: int = 12, heads: int = 12) -> list[Mask]:
@@ -61,6 +64,28 @@ def test_a_planted_core_is_found_and_is_no_accident() -> None:
     assert found.p < 0.01
     assert found.p_layers < 0.01
     assert len(found.mlps) == 12
+
+
+def test_chance_of_nested_masks_is_that_of_the_sparsest() -> None:
+    """Masks of one seed hold each other: to shuffle them one by one would call any core a surprise."""
+    rng = np.random.default_rng(0)
+    rows, masks = [], {}
+    for seed in range(4):
+        order = rng.permutation(72)
+        for target, keep in ((0.5, 36), (0.7, 22)):
+            name = f"{target} {seed}"
+            rows.append(SimpleNamespace(name=name, target=target, nested=True))
+            masks[name] = Mask((order < keep).reshape(6, 12), np.ones(6, bool))
+    by: dict[float, list[SimpleNamespace]] = {}
+    for row in rows:
+        by.setdefault(row.target, []).append(row)
+    results: Any = SimpleNamespace(found=rows, masks=masks, by_target=lambda: by)
+    table = core_table(results)
+    assert table is not None
+    last = table.iloc[-1]
+    assert (last["definition"], last["masks"]) == ("all", 8)
+    assert last["expected"] == pytest.approx(72 * (22 / 72) ** 4)
+    assert last["heads"] == len(core([masks[r.name] for r in by[0.7]]).heads)
 
 
 def test_share_loosens_the_definition() -> None:
@@ -148,7 +173,8 @@ def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -
     assert np.isnan(widest_pair(values, values)[0])
     table = spread(accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0}))
     found = finding({"spread": table, "core": pd.DataFrame()}, "m")
-    assert "no two subnetworks are equal in domain" in found.headline
+    assert "One subnetwork of m at each sparsity" in found.headline
+    assert "one subnetwork keeps 98.0 % in domain" in found.points[0]
     assert "the widest" not in found.points[0]
 
 

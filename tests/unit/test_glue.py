@@ -210,7 +210,7 @@ def test_numbers_the_layout_does_not_name_and_labels_of_ones_own(tmp_path: Path)
     with pytest.raises(InputError, match=r"label 2 has no name in the set \(names: entailment, not_entailment\)"):
         read_split("validation", SourceSpec(path=str(path), layout="rte"))
     path.write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n1\tc\td\tmaybe\n")
-    with pytest.raises(InputError, match=r"task.validation: row 2 has the label 'maybe'; the labels are entailment"):
+    with pytest.raises(InputError, match=r"task.validation: 1 example has the label 'maybe'; the labels are entailment"):
         task("rte", files={"validation": str(path)})
     hidden = tmp_path / "test.csv"
     hidden.write_text("sentence1,sentence2,label\na,b,-1\nc,d,1\n")

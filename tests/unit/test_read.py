@@ -70,6 +70,17 @@ def test_unbalanced_quotes_in_tsv_are_plain_text_and_said(tmp_path: Path) -> Non
     assert "2 lines hold unbalanced quotes (first: line 2)" in notes[0]
 
 
+def test_a_tsv_that_looks_quoted_and_a_very_long_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text('premise\thypothesis\tgold\n"He said ""no"""\tb\tyes\n', encoding="utf-8")
+    split, notes = read_split("dev", source(path))
+    assert split.frame["first"].tolist() == ['"He said ""no"""']
+    assert "1 lines look quoted as in CSV (first: line 2)" in notes[0]
+    long = tmp_path / "a.csv"
+    long.write_text(f"premise,hypothesis,gold\n{'a' * 200_000},b,yes\n", encoding="utf-8")
+    assert read_split("dev", source(long))[0].frame["first"].str.len().tolist() == [200_000]
+
+
 def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
     features = datasets.Features(
         {
@@ -108,6 +119,9 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
         ("a.csv", b"premise,hypothesis,gold\na,b,\n", {}, "row 1 has no label in column 'gold'"),
         ("a.csv", b"premise,hypothesis,gold,gold\na,b,c,d\n", {}, "the column 'gold' stands twice"),
         ("a.jsonl", b'{"premise": "a", "hypothesis": null, "gold": "c"}\n', {}, "row 1 has no 'hypothesis'"),
+        ("a.csv", b"premise,hypothesis,gold,k\na,b,c,x\nd,e,c,\n", {"case": "k"}, "row 2 has no case in the column 'k'"),
+        ("a.jsonl", b'{"premise": "a", "hypothesis": "b", "gold": "c", "k": null}\n', {"case": "k"}, "row 1 has no case"),
+        ("a.jsonl", b'{"premise": "a", "hypothesis": "b", "gold": "c", "k": null}\n', {"only": {"k": "x"}}, "no row has 'x'"),
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path: Path, name: str, content: bytes, more: dict[str, object], message: str) -> None:
@@ -155,8 +169,15 @@ def test_labels_of_challenge_sets_are_checked_after_folding(tmp_path: Path) -> N
     spec = FilesTask(validation=source(path), challenge={"hans": source(hans, fold={"neutral": "non-entailment"})})
     read, _ = read_task(spec, Path(), 0)
     assert read.challenge["hans"].labels == ("entailment", "non-entailment")
-    with pytest.raises(InputError, match=r"task.challenge.hans: row 2 has the label 'non-entailment'; the labels are"):
+    with pytest.raises(InputError, match=r"task.challenge.hans: 1 example has the label 'non-entailment'; the labels are"):
         read_task(FilesTask(validation=source(path), challenge={"hans": source(hans)}), Path(), 0)
+
+
+def test_challenge_sets_have_as_many_texts_as_the_validation_set(tmp_path: Path) -> None:
+    path = write(tmp_path, "csv")
+    single = SourceSpec(path=str(path), text=("premise",), label="gold")
+    with pytest.raises(InputError, match=r"task.challenge.hard.text: the validation set has pairs of texts"):
+        read_task(FilesTask(validation=source(path), challenge={"hard": single}), Path(), 0)
 
 
 def test_tasks_by_name(tmp_path: Path) -> None:
@@ -167,5 +188,7 @@ def test_tasks_by_name(tmp_path: Path) -> None:
         task("mnli", files={"train": "x"})
     path = tmp_path / "dev.jsonl"
     path.write_text('{"premise": "a", "hypothesis": "b", "label": "neutral"}\n')
-    assert task("mnli", files={"validation": str(path)}).labels == ("entailment", "neutral", "contradiction")
+    with pytest.raises(InputError, match=r"unknown argument 'lables'\. Did you mean 'labels'"):
+        task("mnli", files={"validation": path}, lables=("a", "b"))
+    assert task("mnli", files={"validation": path}).labels == ("entailment", "neutral", "contradiction")
     assert "neutral" in task("mnli", files={"validation": str(path)})._repr_html_()

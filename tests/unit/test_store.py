@@ -74,6 +74,21 @@ def test_damage_is_found(tmp_path: Path, harm: str) -> None:
     assert store.damage("search", "k") is None
 
 
+def test_what_killed_jobs_left_is_swept_and_what_runs_is_not(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put(store, "done")
+    for key in ("done", "fresh", "old", "running"):
+        (store.scratch(key) / "resume.bin").write_text("x")
+    for key in ("gone", "held", "new"):
+        (tmp_path / "tmp" / f"{key}-1").mkdir()
+    for path, days in (("scratch/old", 31), ("scratch/running", 31), ("tmp/gone-1", 2), ("tmp/held-1", 2)):
+        os.utime(tmp_path / path, (time.time() - days * 86_400,) * 2)
+    with store.claim("running"), store.claim("held"):
+        store.check_writable()
+    assert sorted(p.name for p in (tmp_path / "scratch").iterdir()) == ["fresh", "running"]
+    assert sorted(p.name for p in (tmp_path / "tmp").iterdir()) == ["held-1", "new-1"]
+
+
 def test_failures_are_remembered_until_forgotten(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.failure("k") is None

@@ -68,7 +68,7 @@ def ablation_rows(
                 found["interaction"] = float(beyond[inside].mean())
                 found["interaction_low"], found["interaction_high"] = paired_interval(beyond[inside], limit=len(units) + 1)
             rows.append(found)
-        if core and len(outside) == heads - len(core):
+        if core and outside and len(outside) == heads - len(core):
             rows.append({**row(OUTSIDE, 1, "average", np.mean(outside, 0)), "core": False})
     columns = ["interaction", "interaction_low", "interaction_high"]
     table = pd.DataFrame(rows)

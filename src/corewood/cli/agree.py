@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from corewood.cli.options import check_new
 from corewood.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,10 +52,8 @@ def command(
     import pandas as pd
     from rich.console import Console
 
-    if out is not None and out.exists():
-        raise InputError(f"{out}: exists already; choose another name for --out")
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}; make it first")
+    if out is not None:
+        check_new(out)
     found = read_all(masks, mlps)
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -141,8 +140,8 @@ def npy(file: Path, last_is_mlp: bool) -> dict[str, np.ndarray]:
                 f"{file}: holds Python objects, which need pickle, and that can run code: it is not read. "
                 "Write it again as numbers, with numpy.save(file, mask.astype(int))"
             ) from None
-    if grid.ndim == 2 and last_is_mlp:
-        return {"heads": grid[:, :-1], "mlps": grid[:, -1]}
+    if grid.ndim in (2, 3) and last_is_mlp:
+        return {"heads": grid[..., :-1], "mlps": grid[..., -1]}
     if grid.ndim == 1 or (grid.ndim == 2 and len(grid) == 1):
         return {"mlps": grid.ravel()}
     return {"heads": grid}

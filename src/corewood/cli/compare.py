@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from corewood.cli.options import STORE, StoreFolder
+from corewood.cli.options import STORE, StoreFolder, check_new
 
 NAME = "compare"
 
@@ -27,11 +27,12 @@ def command(
     from rich.markup import escape
     from rich.table import Table
 
-    from corewood.errors import InputError
     from corewood.store.store import Store
     from corewood.study.compare import compare
     from corewood.study_file import read_core_study
 
+    if out is not None:
+        check_new(out)
     specs = read_core_study(one, set_a, preset_a), read_core_study(other, set_b, preset_b)
     table = compare(*specs, (one.parent, other.parent), Store(store))
     console = Console(highlight=False)
@@ -45,15 +46,15 @@ def command(
     for heading in ("dataset", "case", "A", "B", "B - A", "95 %", *short.values()):
         shown.add_column(heading, justify="left" if heading in ("dataset", "case") else "right", no_wrap=True)
     for row in table.to_dict("records"):
-        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}" + (" " if row["paired"] else "*")
         values = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [f"{100 * row['difference']:+.1f}", span]
         shown.add_row(escape(row["dataset"]), escape(row["case"]), *values, *(f"{100 * row[c]:.1f}" for c in extra))
     console.print(shown)
     console.print(
         "Full models and their difference in per cent and points, then means over subnetworks by sparsity.", style="dim"
     )
+    if not table["paired"].all():
+        console.print("* The two judged other examples, so that the interval is not a paired one.", style="dim")
     if out is not None:
-        if out.exists():
-            raise InputError(f"{out}: exists already; choose another name for --out")
         table.to_csv(out, index=False, lineterminator="\n")
         typer.echo(f"Table: {out}")

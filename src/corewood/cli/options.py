@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from corewood.errors import InputError
+
 Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_default=False)]
 StoreFolder = Annotated[Path, typer.Option("--store", help="Where results are kept, and found again.")]
 Changes = Annotated[
@@ -23,3 +25,11 @@ Workers = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")]
 STORE = Path("corewood-store")
+
+
+def check_new(out: Path) -> None:
+    """Before any work: a file that is to be written must not be there, and its folder must."""
+    if out.exists():
+        raise InputError(f"{out}: exists already; choose another name for --out")
+    if not out.parent.is_dir():
+        raise InputError(f"{out}: there is no folder {out.parent}; make it first")

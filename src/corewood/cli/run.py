@@ -32,8 +32,10 @@ def run(spec: AnyStudy, base: Path, store: Path, workers: int | None, out: Path 
     from corewood.cli.progress import listener
     from corewood.store.store import Store
     from corewood.study.engines import cores, engine
-    from corewood.study.run import deliver, run_study
+    from corewood.study.run import check_out, deliver, run_study
 
+    out = out or Path(f"{spec.name}-report")
+    check_out(out)
     try:
         with listener() as show:
             show.say("Reading the data and the model")
@@ -41,7 +43,7 @@ def run(spec: AnyStudy, base: Path, store: Path, workers: int | None, out: Path 
     except KeyboardInterrupt:
         typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
         sys.exit(130)
-    page = deliver(outcome.report, out or Path(f"{spec.name}-report"))
+    page = deliver(outcome.report, out)
     if outcome.computed:
         typer.echo(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.")
     else:

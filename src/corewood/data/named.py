@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pandas as pd
@@ -39,12 +39,15 @@ def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, 
                 f"task {name!r} needs files={{...}}; the one that needs none is 'overlap'.{nearest(name, ['overlap'])}"
             )
         return read_task(GeneratedTask(generated="overlap", seed=seed, **settings), Path(), seed)[0]
+    unknown = [key for key in settings if key not in ("labels", "metric")]
+    if unknown:
+        raise InputError(f"task: unknown argument {unknown[0]!r}.{nearest(unknown[0], ['labels', 'metric', 'files', 'seed'])}")
     if "validation" not in files:
         raise InputError("files needs 'validation': the in-domain examples subnetworks are judged on")
     labels, layouts = KNOWN.get(name, ((), {}))
     sources: dict[str, SourceSpec] = {}
     for split, given in files.items():
-        content = {"path": given} if isinstance(given, str) else dict(given)
+        content = {"path": str(given)} if isinstance(given, (str, PurePath)) else dict(given)
         if split in layouts and "text" not in content:
             content = {"layout": layouts[split], **content}
         sources[split] = SourceSpec.model_validate(content)
@@ -93,6 +96,9 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     challenge = {}
     for name, source in spec.challenge.items():
         split = read(name, source)
+        if ("second" in split.frame) != ("second" in validation.frame):
+            kind = "pairs of texts" if "second" in validation.frame else "single texts"
+            raise InputError(f"{key}.challenge.{name}.text: the validation set has {kind}; give the same here")
         fold = {normal(one): other for one, other in split.fold.items()}
         wanted = tuple(dict.fromkeys(fold.get(normal(label), label) for label in labels))
         challenge[name] = check_labels(split, wanted, f"{key}.challenge.{name}")

@@ -61,6 +61,10 @@ def read_split(
         made["label"] = label_names(frame[source.label], source, names, known, where, name)
     for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
         if wanted:
+            missing = np.flatnonzero(frame[wanted].isna() | (frame[wanted].astype(str).str.strip() == ""))
+            if len(missing):
+                row = frame.index[missing[0]] + 1
+                raise InputError(f"{where}: row {row} has no {part} in the column {wanted!r}; every example needs one")
             made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
     columns = {part: c if part == "label" and regression else c.astype(str) for part, c in made.items()}
     tidy = pd.DataFrame(columns).reset_index(drop=True)
@@ -107,10 +111,10 @@ def chosen_rows(
     for column, wanted in source.only.items():
         values = frame[column].astype(str)
         if column == source.label and names is not None:  # a hub set's numbers stand for its class names
-            values = values.map(lambda v: names[int(v)] if v.lstrip("-").isdigit() and int(v) >= 0 else v)
+            values = values.map(lambda v: names[int(v)] if v.isdigit() and int(v) < len(names) else v)
         missing = [v for v in wanted if v not in set(values)]
         if missing:
-            there = sorted(set(values))
+            there = sorted(set(values.dropna()))
             shown = f" It has: {', '.join(there[:40])}." if len(there) <= 40 else ""
             raise InputError(
                 f"{where}: no row has {missing[0]!r} in {column!r} (task.{name}.only).{nearest(missing[0], there) or shown}"
@@ -208,9 +212,10 @@ def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
     spelling = {normal(label): label for label in labels}
     strangers = [label for label in split.labels if normal(label) not in spelling]
     if strangers:
-        row = int(np.flatnonzero(split.frame["label"] == strangers[0])[0]) + 1
+        many = int((split.frame["label"] == strangers[0]).sum())
+        have = "1 example has" if many == 1 else f"{many} examples have"
         raise InputError(
-            f"{key}: row {row} has the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
+            f"{key}: {have} the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
             f"Rename it with {key}.labels: {{{strangers[0]}: {labels[0]}}} or add it to the task's labels"
         )
     frame = split.frame.assign(label=split.frame["label"].map(lambda v: spelling[normal(v)]))
@@ -285,6 +290,7 @@ def json_rows(path: Path, text: str) -> pd.DataFrame:
 
 
 def csv_rows(path: Path, text: str) -> pd.DataFrame:
+    csv.field_size_limit(2**31 - 1)  # a text may be a book; the module's default is 128 KiB
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
@@ -306,7 +312,7 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
 
 
 def tsv_rows(path: Path, text: str, source: SourceSpec, drop: bool = False) -> tuple[pd.DataFrame, list[str]]:
-    """Tabs separate, nothing else: a quote is a character. Files whose fields are quoted are recognised by that."""
+    """Tabs separate, nothing else: a quote is a character. Files that look quoted as in CSV get a note."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
@@ -329,6 +335,12 @@ def tsv_rows(path: Path, text: str, source: SourceSpec, drop: bool = False) -> t
                 f"{path}: line {number} has {len(row)} fields, {expected}; "
                 "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
             )
+    quoted = [number for number, row in rows if any(len(f) > 2 and f[0] == f[-1] == '"' and '""' in f[1:-1] for f in row)]
+    if quoted:
+        notes.append(
+            f"{path}: {len(quoted)} lines look quoted as in CSV (first: line {quoted[0]}), and quotes were read as plain text; "
+            "if that is wrong, save the file as JSONL"
+        )
     odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
     if odd:
         notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")

@@ -25,6 +25,7 @@ from corewood.evaluate.metrics import LEVEL
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 
+MOST = 2**27  # numbers of attention held at once: 512 MiB
 KINDS = {
     "previous": "the previous token",
     "next": "the next token",
@@ -118,7 +119,8 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
     scores = {kind: np.full((len(examples), heads), np.nan) for kind in KINDS}
     uniform = {kind: np.full(len(examples), np.nan) for kind in KINDS}
     done = 0
-    for indices in by_length(np.array([len(w.ids) for w in examples]), size=32):
+    lengths = np.array([len(w.ids) for w in examples])
+    for indices in by_length(lengths, 32, max(1, MOST // (heads * int(lengths.max())))):
         attention = attention_of(model, [examples[i] for i in indices])
         causal = bool((attention[:, :, :, 0, 1:].abs().sum() == 0).item()) and attention.shape[-1] > 1
         for row, i in enumerate(indices):

@@ -153,6 +153,9 @@ def fine_tune(
             use_cpu=model.device.type == "cpu",
         )
 
+        if arguments.n_gpu > 1:  # Trainer would spread each batch over all GPUs, and take one for each
+            arguments._n_gpu = 1
+
         def collate(indices: list[int]) -> dict[str, torch.Tensor]:
             chosen = np.asarray(indices)
             return {**train.batch(chosen), "labels": targets[chosen]}

@@ -40,7 +40,7 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
 
     def total(x: Tensor) -> Tensor:
         assert real is not None
-        return torch.einsum("btf,bt->f", x, real.to(x.dtype)).double().cpu()
+        return torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double()
 
     def head_hook(layer: int) -> Callable[..., Any]:
         def hook(_module: Any, args: tuple[Tensor, ...]) -> None:

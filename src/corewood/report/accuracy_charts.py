@@ -174,7 +174,7 @@ def profiles_chart(tables: Tables) -> Any:
 
 def differences_chart(tables: Tables) -> Any:
     """How much of the spread over seeds is more than sampling noise, and how many pairs differ for real."""
-    if "differences" not in tables or "variance" not in tables:
+    if not {"differences", "variance", "spread"} <= set(tables):
         return None
     keys = ["target", "dataset", "case"]
     tested = tables["differences"].groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()

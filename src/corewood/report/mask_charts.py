@@ -62,11 +62,10 @@ def two_sparsities_chart(tables: Tables) -> Any:
         )
         joint = wide.groupby([pair["target"], pair["other"]]).size().rename("heads").reset_index()
         joint.columns = pd.Index(["one", "other", "heads"])
-        label = (
-            "rho undefined: a frequency is constant"
-            if pd.isna(pair["rho"])
-            else f"Spearman's rho {pair['rho']:.2f} (p {pair['p']:.2g})"
-        )
+        sure = "masks are nested" if pd.isna(pair["p"]) else f"p {pair['p']:.2g}"
+        label = "rho undefined: a frequency is constant"
+        if pd.notna(pair["rho"]):
+            label = f"Spearman's rho {pair['rho']:.2f} ({sure})"
         base = alt.Chart(joint).encode(
             x=alt.X(
                 "one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)

@@ -79,7 +79,7 @@ CORE_SECTIONS: dict[str, tuple[Item, ...]] = {
             "size-effect",
             "Accuracy and size",
             "Where subnetworks of one sparsity differ in size, how far their "
-            "accuracy goes with it: Spearman's rho, and the variance a line explains.",
+            "accuracy goes with it: Spearman's rho, and the variance a line explains. The 20 smallest p, uncorrected.",
             size_effect_table,
         ),
         table("subnetworks", "All subnetworks", "A click on a heading sorts.", subnetwork_table),

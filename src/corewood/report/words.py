@@ -35,7 +35,7 @@ def span(low: float, high: float) -> str:
 def finding(tables: Tables, model: str) -> Finding:
     """What a reader should take away, from the tables alone."""
     if "spread" not in tables:
-        return Finding("No subnetwork could be judged.", ["Every search or its evaluation failed; see the holes below."])
+        return Finding("No subnetwork could be judged.", ["None has a full model to stand beside; see the holes below."])
     spread = tables["spread"]
     points = [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
     points += [*difference_point(tables), *core_point(tables), *size_point(tables), *ablation_point(tables)]
@@ -52,6 +52,8 @@ def headline(spread: pd.DataFrame, model: str) -> str:
     cases = cases[cases["domain"] == "challenge"]
     if cases.empty:
         return f"Subnetworks of {model}: no challenge set was given, so how they generalise is not known."
+    if cases["subnetworks"].max() == 1:
+        return f"One subnetwork of {model} at each sparsity: how far seeds differ is not known."
     if cases["range_same"].isna().all():
         return f"Subnetworks of {model}: no two subnetworks are equal in domain at one sparsity, so seeds cannot be compared."
     widest = largest(cases, cases["range_same"])
@@ -67,20 +69,23 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     rows = judged(spread[spread["target"] == target])
     inside = rows[rows["domain"] == "in-domain"].iloc[0]
     cases = rows[rows["domain"] == "challenge"]
+    one = int(inside["subnetworks"]) == 1
+    who = "one subnetwork keeps" if one else f"{inside['subnetworks']} subnetworks keep"
     text = (
-        f"With {100 * target:g} % of the units removed, {inside['subnetworks']} subnetworks keep "
+        f"With {100 * target:g} % of the units removed, {who} "
         f"{span(inside['min'], inside['max'])} in domain (full model: {pct(inside['full'])})."
     )
     if cases.empty:
         return [text]
     hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
-    text += f" On the challenge cases they range from {pct(cases['min'].min())} to {pct(cases['max'].max())}"
-    if cases["range_same"].notna().any():
-        widest = largest(cases, cases["range_same"])
+    low, high = pct(cases["min"].min()), pct(cases["max"].max())
+    text += f" On the challenge cases {'it ranges' if one else 'they range'} from {low} to {high}"
+    if not one:
+        widest = largest(cases, cases["range"])
         text += f"; the widest is “{name(widest)}”: {span(widest['min'], widest['max'])} (full model: {pct(widest['full'])})"
     text += "."
     lost = hard[hard["mean"] < hard["full"] - MARGIN]
-    unable = cases.loc[cases["full"] < 0.5, "case"]
+    unable = [name(row) for _, row in cases[cases["full"] < 0.5].iterrows()]
     if hard.empty:
         verdict = "The full model itself handles none of the cases."
     elif lost.empty:
@@ -123,6 +128,8 @@ def core_point(tables: Tables) -> list[str]:
     if "core" not in tables or tables["core"].empty:
         return []
     row = tables["core"].iloc[-1]
+    if row["masks"] == 1:  # of one subnetwork everything is core
+        return []
     return [
         f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
         f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in "

@@ -29,7 +29,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from corewood.errors import CorewoodError, StoreError
 
@@ -168,7 +168,8 @@ class Store:
             raise
         except Exception as problem:  # safetensors and Arrow have exceptions of their own for a full disk
             code = getattr(problem, "errno", None)
-            if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem):
+            full = code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem)
+            if full or (code is None and shutil.disk_usage(self.root).free < 2**20):  # torch says only that writing failed
                 raise StoreError(
                     f"{self.root}: the disk is full; free some space and run again: finished jobs are kept"
                 ) from None
@@ -192,11 +193,19 @@ class Store:
             ) from None
 
     def _sweep(self) -> None:
-        """What killed processes left half written, once it is a day old."""
-        for left in (self.root / "tmp").iterdir():
-            with contextlib.suppress(OSError):
-                if time.time() - left.stat().st_mtime > DAY:
-                    shutil.rmtree(left)
+        """What killed processes left: half-written entries after a day; scratch once its result is there, or after a month.
+
+        A job that runs holds its lock, and is left alone.
+        """
+        (self.root / "locks").mkdir(exist_ok=True)
+        for place, age in (("tmp", DAY), ("scratch", 30 * DAY)):
+            for left in (self.root / place).glob("*"):
+                key = left.name.partition("-")[0]
+                done = place == "scratch" and any(self.root.glob(f"entries/*/{key}/{META}"))
+                with contextlib.suppress(OSError, Timeout):
+                    if done or time.time() - left.stat().st_mtime > age:
+                        with FileLock(self.root / "locks" / key, blocking=False):
+                            shutil.rmtree(left)
 
     def scratch(self, key: str) -> Path:
         """A folder that outlives a killed job, for that job alone."""

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from corewood.data.task import Split
+from corewood.errors import InputError
 from corewood.model.families import family
 from corewood.model.load import positions, read_config, read_tokenizer, resolve, unit_shape
 from corewood.model.mask import unit_names
@@ -90,6 +91,21 @@ def read_checkpoint(spec: ModelSpec, base: Path) -> Checkpoint:
     return Checkpoint(source, digest, config, tokenizer, positions(config, tokenizer, spec.max_length), *unit_shape(config))
 
 
+def check_learnable(classes: tuple[str, ...], train: Split, key: str) -> None:
+    if len(classes) < 2 and not train.regression:
+        raise InputError(
+            f"{key}.train: every example is {classes[0]!r}, which leaves nothing to learn; where labels are numbers, a lottery "
+            "takes metric: pearson"
+        )
+
+
+def pinning(spec: ModelSpec, found: Checkpoint) -> list[str]:
+    """A note where the same study may mean another model tomorrow."""
+    if spec.revision is not None or Path(found.source).is_dir():
+        return []
+    return [f"model.revision: {found.source} is not pinned; give a revision, or a later run may mix two versions of it"]
+
+
 def model_params(spec: ModelSpec, found: Checkpoint, labels: tuple[str, ...] | None) -> dict[str, Any]:
     """The part of a job's key that says which model it works on."""
     return {
@@ -111,6 +127,7 @@ class TaskPlanner:
     sample: int
     seed: int
     who: str = ""
+    unjudged: tuple[str, ...] = ("train",)
     jobs: dict[str, Job] = field(default_factory=dict)  # by key, each after what it needs
     data: dict[str, Job] = field(default_factory=dict)
     encoded: dict[str, Job] = field(default_factory=dict)
@@ -129,6 +146,11 @@ class TaskPlanner:
     def fine_tune(self, settings: FineTune) -> None:
         settings = settings.resolved(len(self.splits["train"]))
         assert settings.steps is not None
+        device, _, number = str(self.local["device"]).partition(":")
+        if int(number or 0) > 0:
+            raise InputError(
+                f"model.device: training runs on the first GPU it sees; say device: {device} and CUDA_VISIBLE_DEVICES={number}"
+            )
         job = Job.make(
             "fine_tune",
             f"{self.who}fine-tune {settings.steps} steps",
@@ -145,7 +167,7 @@ class TaskPlanner:
     @property
     def datasets(self) -> list[str]:
         """What subnetworks are judged on."""
-        return [n for n in self.splits if n not in ("train", "search")]
+        return [n for n in self.splits if n not in self.unjudged]
 
     @property
     def sampled(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from corewood.analyse.generalisation import SEARCH, dynamics, spread
-from corewood.analyse.heads import frequencies, rank_correlations
+from corewood.analyse.heads import frequencies
 from corewood.store.store import Store
 from corewood.study.base import Plan
 from corewood.study.lottery import LotteryPlan
@@ -29,6 +29,7 @@ from corewood.study.tables_masks import (
     core_over_training,
     core_table,
     masks_table,
+    rank_table,
     sizes_table,
     trajectories_table,
 )
@@ -57,7 +58,7 @@ def collect_core(results: Results) -> Tables:
         "variance": variance_table,
         "size_effect": size_effect_table,
         "frequencies": lambda r: frequencies(masks_table(r, SEARCH)) if r.found else None,
-        "rank_correlations": lambda r: rank_correlations(frequencies(masks_table(r, SEARCH))) if r.found else None,
+        "rank_correlations": rank_table,
         "core": core_table,
         "core_over_training": core_over_training,
         "agreement": agreement_table,

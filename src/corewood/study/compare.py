@@ -49,7 +49,8 @@ def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: S
             )
     rows = []
     for name in shared:
-        same = plans[0].data[name].key == plans[1].data[name].key
+        texts = [p.splits[name].frame.drop(columns=["label", "group"], errors="ignore") for p in plans]
+        same = texts[0].equals(texts[1])
         right = [r.right(r.logits(r.plan.full, name), name) for r in results]
         inside = [{case: members for case, _, members in parts(plan.splits[name])} for plan in plans]
         for case in [c for c in inside[0] if c in inside[1]]:

@@ -134,7 +134,7 @@ def pace(work: Callable[[], object], examples: int) -> float:
 
 def forward_pace(model: Model, examples: Encoded) -> float:
     """In two halves of similar length, about as evaluation has them."""
-    halves = np.array_split(np.argsort(examples.lengths, kind="stable"), 2)
+    halves = np.array_split(np.argsort(examples.lengths, kind="stable"), min(2, len(examples)))
 
     @torch.inference_mode()
     def work() -> None:

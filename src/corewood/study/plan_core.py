@@ -14,7 +14,7 @@ from corewood.errors import InputError, nearest
 from corewood.evaluate.ablate import unit_set
 from corewood.model.load import class_names
 from corewood.spec import Ablation, SearchSpec, StudySpec, kept_units
-from corewood.study.base import Plan, TaskPlanner, model_params, read_checkpoint
+from corewood.study.base import Plan, TaskPlanner, check_learnable, model_params, pinning, read_checkpoint
 from corewood.study.job import Job
 
 
@@ -98,6 +98,9 @@ def make_core_plan(spec: StudySpec, base: Path) -> CorePlan:
         fold_classes(classes, split)
     if spec.fine_tune is None and task.train is None:
         notes.append("no task.train: the search uses the validation texts, on which it is then judged")
+    if spec.fine_tune is not None and task.train is not None:
+        check_learnable(classes, task.train, "task")
+    notes += pinning(spec.model, found)
     check_focus(spec, splits)
     if spec.attention is not None and not found.tokenizer.is_fast:
         raise InputError("attention: words are read off a fast tokenizer, and this model has none; leave attention out")
@@ -175,7 +178,7 @@ class CorePlanner(TaskPlanner):
         self.rows += found
         grid = self.spec.effective_size
         if grid is not None:
-            wanted = steps if grid.checkpoints == "all" else sorted(grid.checkpoints)
+            wanted = steps if grid.checkpoints == "all" else sorted(set(grid.checkpoints))
             for step in reversed(wanted):
                 self.rows += self.search_rows("effective_size", grid, step, step != last)
         self.ablate(last, found)

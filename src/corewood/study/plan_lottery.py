@@ -16,7 +16,7 @@ from corewood.prune.tickets import BAD, GOOD, RANDOM
 from corewood.spec import Ablation, FineTune, GlueTask, kept_units
 from corewood.spec_lottery import Importance, LotterySpec, Magnitude
 from corewood.store.store import file_digest
-from corewood.study.base import Checkpoint, TaskPlanner, model_params, read_checkpoint, tuning_params
+from corewood.study.base import Checkpoint, TaskPlanner, check_learnable, model_params, pinning, read_checkpoint, tuning_params
 from corewood.study.job import Job
 from corewood.study.lottery import (
     FULL,
@@ -41,7 +41,7 @@ def make_lottery_plan(spec: LotterySpec, base: Path) -> LotteryPlan:
         kept_units(len(found.units), sparsity)
     if spec.patterns is not None and not found.tokenizer.is_fast:
         raise InputError("patterns: words are read off a fast tokenizer, and this model has none; leave patterns out")
-    maker = LotteryPlanner(spec, base, found)
+    maker = LotteryPlanner(spec, base, found, notes=pinning(spec.model, found))
     for name in spec.tasks:
         maker.read(name)
     maker.make()
@@ -101,18 +101,14 @@ class LotteryPlanner:
             judged["search"], judged["report"] = halves(task.validation, spec.seed)
         splits = {"train": task.train, **judged, **task.challenge}
         classes = classes_of(task)
-        if len(classes) < 2 and not task.train.regression:
-            raise InputError(
-                f"tasks.{name}.train: every example is {classes[0]!r}, which leaves nothing to learn; where labels are "
-                "numbers, set metric: pearson"
-            )
+        check_learnable(classes, task.train, f"tasks.{name}")
         for dataset, split in splits.items():
             fold_classes(classes, split)
             if dataset not in ("train", "search"):
                 self.mapping[f"{name}/{dataset}"] = describe(classes, split)
         local = {"source": self.checkpoint.source, "device": spec.model.device}
         model = model_params(spec.model, self.checkpoint, classes)
-        planner = TaskPlanner(splits, model, local, spec.sample, spec.seed, f"{name}: ", self.jobs)
+        planner = TaskPlanner(splits, model, local, spec.sample, spec.seed, f"{name}: ", ("train", "search"), self.jobs)
         planner.encode()
         self.tasks[name], self.metrics[name], self.classes[name] = planner, task.metric, classes
         self.splits |= {f"{name}/{n}": s for n, s in splits.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from corewood.analyse.core import Core, core
-from corewood.analyse.heads import agreement, overlap
+from corewood.analyse.generalisation import SEARCH
+from corewood.analyse.heads import agreement, frequencies, overlap, rank_correlations
 from corewood.model.mask import Mask
 from corewood.study.results import Results, stack
 
@@ -42,13 +44,24 @@ def core_table(results: Results) -> pd.DataFrame | None:
     if not results.found:
         return None
     by = {target: [results.masks[r.name] for r in rows] for target, rows in results.by_target().items()}
-    every = [mask for masks in by.values() for mask in masks]
     rows = [core_row(f"all at {100 * target:g} %", core(masks)) for target, masks in by.items()]
     if len(by) > 1:
         rows[-1]["definition"] = f"all of the sparsest, {100 * max(by):g} %"
-        rows.append(core_row(f"in at least {SHARE:.0%} of all", core(every, SHARE)))
-        rows.append(core_row("all", core(every)))
+        every = [mask for masks in by.values() for mask in masks]
+        if results.found[0].nested:  # those of one seed hold each other, so that all of them share what the sparsest share
+            rows.append({**core_row("all", core(by[max(by)])), "masks": len(every)})
+        else:
+            rows.append(core_row(f"in at least {SHARE:.0%} of all", core(every, SHARE)))
+            rows.append(core_row("all", core(every)))
     return pd.DataFrame(rows)
+
+
+def rank_table(results: Results) -> pd.DataFrame | None:
+    """Spearman's rho of head frequencies; nested masks go together by construction, so that its p means nothing."""
+    if not results.found:
+        return None
+    table = rank_correlations(frequencies(masks_table(results, SEARCH)))
+    return table.assign(p=np.nan) if results.found[0].nested else table
 
 
 def core_row(definition: str, found: Core) -> dict[str, object]:
