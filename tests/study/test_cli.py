@@ -146,7 +146,7 @@ def test_failed_jobs_give_exit_code_1_and_show_in_plan(
             "task.validation.labels={entailment: nonsense}",
             "has the label 'non-entailment', which task.validation.labels does not name",
         ),
-        ("task.labels=[entailment, contradiction]", "task.train: row"),
+        ("task.labels=[entailment, contradiction]", "task.train: 160 examples have the label"),
         ("model=./no-such-folder", "there is no such folder"),
         ("task.challenge.cases.case=first", "has one example, which says nothing"),
         ("model.pad_token=<none>", "pad_token '<none>' is not in its vocabulary"),
