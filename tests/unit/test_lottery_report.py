@@ -388,6 +388,8 @@ def test_what_was_odd_is_said(tables: dict[str, pd.DataFrame]) -> None:
     assert "s-pruning removed everything in 1 of" in words({**tables, "tickets": sizes})
     poor = rescored(tables, {"cola": 0.1}, method="full")
     assert "the full model does not beat the majority class on “cola”" in words(poor)
+    assert "of 3 tasks by s-pruning" in lottery_finding(tables, "bert").headline
+    assert "of 2 tasks by s-pruning" in lottery_finding(poor, "bert").headline
 
 
 def test_correlation_with_heterogeneity(tables: dict[str, pd.DataFrame]) -> None:
