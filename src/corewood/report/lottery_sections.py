@@ -154,7 +154,7 @@ LOTTERY_SECTIONS: dict[str, tuple[Item, ...]] = {
             "pattern-shares",
             "Types of attention",
             "Shares of pattern types over maps. If super-survivors did the linguistic work, their bars would hold more of "
-            "heterogeneous than those of all heads.",
+            "heterogeneous than those of all heads. A task without super-survivors has no bar there.",
             pattern_shares_chart,
         ),
         chart(
