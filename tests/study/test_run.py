@@ -199,7 +199,7 @@ def slow(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return small.run(study, tmp_path_factory.mktemp("slow") / "store", *SLOW)
 
 
-@pytest.mark.parametrize("kind", ["fine_tune", "search", "predict"])
+@pytest.mark.parametrize("kind", ["fine_tune", "search"])
 def test_kill_9_then_resume_gives_the_same_bytes(study: Path, slow: Outcome, tmp_path: Path, kind: str) -> None:
     store, job = Store(tmp_path / "store"), first(slow.plan, kind)
     process = started(study, store.root, "--workers", "1", *(w for s in SLOW for w in ("--set", s)))
@@ -207,8 +207,7 @@ def test_kill_9_then_resume_gives_the_same_bytes(study: Path, slow: Outcome, tmp
     time.sleep(0.3 if kind == "fine_tune" else 0.02)
     process.kill()
     process.wait()
-    if kind != "predict":  # an evaluation is over in a blink here
-        assert not store.has(kind, job.key)
+    assert not store.has(kind, job.key)
     before = {p.name for p in (store.root / "entries").glob("*/*")}
     found = small.run(study, store.root, *SLOW)
     assert small.table_bytes(found) == small.table_bytes(slow)
@@ -314,7 +313,6 @@ def fail_one(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        (MemoryError("no room"), "out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes"), "out of memory"),
         (ZeroDivisionError("by nothing"), "ZeroDivisionError: by nothing"),
     ],
