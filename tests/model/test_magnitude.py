@@ -107,6 +107,8 @@ def test_a_round_that_stops_half_way_leaves_the_model_as_it_was(monkeypatch: pyt
         work.remove(500)
         with pytest.raises(KeyboardInterrupt):
             interrupted(work)
+        work.undo()
+        assert work.left == work.mask().total - 500
     for name, p in model.net.named_parameters():
         assert torch.equal(p, before[name]), name
 

@@ -23,7 +23,9 @@ KNOWN["mnli"][1]["hans"] = "hans"
 KNOWN["qqp"][1]["paws"] = "paws"
 
 
-def task(name: str, files: Mapping[str, str | Mapping[str, Any]] | None = None, seed: int = 0, **settings: Any) -> Task:
+def task(
+    name: str, files: Mapping[str, str | PurePath | Mapping[str, Any]] | None = None, seed: int = 0, **settings: Any
+) -> Task:
     """A task by name.
 
     cw.task("overlap")                       the generated one; settings are those of a study's generated task

@@ -83,11 +83,13 @@ class Pruner:
 
     @torch.no_grad()
     def undo(self) -> None:
-        last = len(self.rounds)
-        for name, values in self.rounds.pop().items():
-            taken = self.gone[name] == last
-            self.weights[name].masked_scatter_(taken, values)
-            self.gone[name].masked_fill_(taken, 0)
+        removed = self.rounds[-1]
+        for name, gone in self.gone.items():
+            taken = gone == len(self.rounds)
+            if name in removed:  # in a round that stopped half way some are marked and not removed
+                self.weights[name].masked_scatter_(taken, removed[name])
+            gone.masked_fill_(taken, 0)
+        self.rounds.pop()
 
     def mask(self) -> WeightMask:
         return WeightMask.of({name: (gone == 0).cpu().numpy() for name, gone in self.gone.items()})
