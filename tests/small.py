@@ -20,7 +20,7 @@ from corewood.study_file import read_study
 COLUMNS = {"text": ["first", "second"], "label": "label"}
 # everything a study can ask for, small
 EVERYTHING: dict[str, Any] = {
-    "effective_size": {"sparsity": [0.2, 0.4, 0.6], "seeds": 2, "path": True, "settings": {"steps": 8, "batch": 8}},
+    "effective_size": {"sparsity": [0.2, 0.4, 0.6], "seeds": 2, "path": True, "settings": {"budget": 0.12, "batch": 8}},
     "ablations": {"pairs": True, "sets": ["L0.H1 + L1.H2", "L1.H0 + L0.MLP"], "examples": 40},
     "attention": {"examples": 20, "maps": 2, "texts": [["the baker fell .", "the nun fell ."]]},
     "ablate_beside": ["zero", "resample"],

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from corewood.errors import CorewoodError, InputError
     from corewood.evaluate.ablate import ablate
     from corewood.evaluate.attention import AttentionMap, attention_map
-    from corewood.evaluate.judge import prune_units, prune_weights
     from corewood.evaluate.metrics import accuracy, score, wilson
     from corewood.evaluate.predict import Predictions, predict
     from corewood.model.finetune import fine_tune
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.reference import mean_activations
     from corewood.model.weights import WeightMask, weights_masked
+    from corewood.prune.judge import prune_units, prune_weights
     from corewood.prune.search import search
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention_charts import attention_map_chart
@@ -57,8 +57,8 @@ _WHERE = {
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "study_file", "run": "study.library",
-    "Importance": "spec_lottery", "LotterySpec": "spec_lottery", "Magnitude": "spec_lottery", "prune_units": "evaluate.judge",
-    "prune_weights": "evaluate.judge", "score": "evaluate.metrics", "WeightMask": "model.weights",
+    "Importance": "spec_lottery", "LotterySpec": "spec_lottery", "Magnitude": "spec_lottery", "prune_units": "prune.judge",
+    "prune_weights": "prune.judge", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
     "weight_tickets": "prune.tickets",
 }  # fmt: skip

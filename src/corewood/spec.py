@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from corewood.errors import InputError, nearest
 from corewood.spec_tasks import FilesTask as FilesTask
@@ -23,6 +23,9 @@ from corewood.spec_tasks import TaskSpec as TaskSpec
 from corewood.spec_tasks import as_list as as_list
 
 Ablation = Literal["mean", "zero", "resample"]
+AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
+USUAL_ROUNDS = 7  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
+ROUND_WORK = 400
 Sparsity = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -91,6 +94,12 @@ class FineTune(Spec):
         return tuple(sorted({*self.checkpoints, self.last}))
 
 
+def number_or_auto(steps: int | str) -> int | str:
+    if steps != "auto" and (isinstance(steps, str) or steps < 1):
+        raise ValueError(f"give a number of steps, 1 or more, or auto, not {steps}")
+    return steps
+
+
 class L0(Spec):
     """L0 search: gates of a hard concrete distribution, trained to keep the full model's predictions.
 
@@ -99,7 +108,12 @@ class L0(Spec):
 
     sparsity: Sparsity
     path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
-    steps: int = Field(200, ge=1)
+    steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
+        "auto",
+        description="gradient steps; auto: a few, then exchanges of open and closed units until none helps",
+    )
+    budget: float = Field(1.0, gt=0, le=100, description="with auto: factor on its gradient steps, rounds and texts a round")
+    rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
     batch: int = Field(32, ge=1)
     start: float = Field(2.5, description="mean of the initial log_alpha")
@@ -125,7 +139,28 @@ class L0(Spec):
             raise ValueError("path: its sparsities lie below the one the search ends at")
         if self.path and self.final == "threshold":
             raise ValueError("path: needs masks of an exact size, final: top")
+        if self.auto and self.final == "threshold":
+            raise ValueError("steps: auto exchanges units of a mask of exact size; it needs final: top, or a number of steps")
         return self
+
+    @property
+    def auto(self) -> bool:
+        return self.steps == "auto"
+
+    @property
+    def gradient_steps(self) -> int:
+        """Steps of the soft gates; where they are all of the search, as many as were asked for."""
+        return max(1, round(AUTO_STEPS * self.budget)) if self.auto else int(self.steps)
+
+    @property
+    def most_rounds(self) -> int:
+        return max(1, round(self.rounds * self.budget)) if self.auto else 0
+
+    @property
+    def work(self) -> int:
+        """About how many examples' worth of gradient steps it takes; the rounds are those that such searches have had."""
+        rounds = min(USUAL_ROUNDS, self.most_rounds) * len(self.targets)
+        return round(self.gradient_steps * self.batch + rounds * ROUND_WORK * self.budget)
 
     @property
     def targets(self) -> tuple[float, ...]:

@@ -10,12 +10,13 @@ import torch
 from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError
-from corewood.evaluate import ablate as module
-from corewood.evaluate.ablate import ablate, first_closed, unit_set, without
+from corewood.evaluate.ablate import ablate, unit_set, without
+from corewood.model import resume as module
 from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import reference
+from corewood.model.resume import first_change
 from corewood.spec import Ablation
 
 TEXTS = overlap(seed=4, train=40, validation=21, per_case=2).validation
@@ -90,4 +91,9 @@ def test_sets_are_read_and_units_that_are_not_there_refused() -> None:
 
 def test_where_a_mask_begins_to_differ() -> None:
     units = tiny.model("bert").units
-    assert [first_closed(without(units, c)) for c in (["L0.H3"], ["L1.MLP"], ["L1.H0", "L0.MLP"], [])] == [0, 1, 0, 2]
+    assert [first_change(without(units, c), units.full()) for c in (["L0.H3"], ["L1.MLP"], ["L1.H0", "L0.MLP"], [])] == [
+        0,
+        1,
+        0,
+        2,
+    ]

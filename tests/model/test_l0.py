@@ -5,23 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corewood.analyse.convergence import comparable
 from corewood.data.encode import encode
 from corewood.data.overlap import overlap
 from corewood.errors import JobError
+from corewood.evaluate.predict import logits_of
+from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.reference import reference
+from corewood.prune.exchange import Texts, linearise, weighted
 from corewood.prune.l0 import (
     HIGH,
     LOW,
     TEMPERATURE,
     State,
     closed_probability,
+    held_out,
     l0_search,
     mean_gate,
     released_rule,
@@ -102,7 +108,9 @@ def test_every_seed_has_the_exact_size_and_a_trajectory() -> None:
         assert f.trajectory["target"].iloc[-1] == pytest.approx(0.6)
         assert f.trajectory["expected"].iloc[-1] == pytest.approx(0.6, abs=0.01)
         assert f.trajectory["target"].iloc[3] == pytest.approx(target_at(3, settings)) == pytest.approx(0.6 * 4 / 8.4)
-        assert f.trajectory.notna().all(axis=None)
+        assert f.trajectory.drop(columns="held").notna().all(axis=None)
+        assert f.trajectory["held"].notna().tolist() == [False] * 11 + [True]  # one look, at the end
+        assert f.trajectory["examples"].tolist() == [8 * step for step in range(1, 13)]
     assert len({f.mask for f in found}) > 1  # seeds differ
     again = l0_search(model, sample, shared, settings, 1)
     assert (again.log_alpha == found[1].log_alpha).all()
@@ -116,15 +124,20 @@ def test_a_stopped_search_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     model, settings = small()
     sample = encode(TASK.validation, model.tokenizer, 64)
     shared = reference(model, sample)
-    for more in ({}, {"dropout": True, "noise": "batch"}, {"constraint": "lagrangian", "rate": 0.1}):
+    for more in (
+        {},
+        {"steps": "auto", "budget": 0.15, "path": (0.3,)},
+        {"dropout": True, "noise": "batch"},
+        {"constraint": "lagrangian", "rate": 0.1},
+    ):
         chosen = settings.model_copy(update=more)
         whole = l0_search(model, sample, shared, chosen, 5)
 
         class Stopped(Exception):
             pass
 
-        def stop(state: State) -> None:
-            if state.step == 7:
+        def stop(state: State, auto: bool = chosen.auto) -> None:
+            if len(state.exchanged) == 2 if auto else state.step == 7:
                 state.save(tmp_path / "state.safetensors")
                 raise Stopped
 
@@ -134,6 +147,91 @@ def test_a_stopped_search_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         assert (rest.log_alpha == whole.log_alpha).all()
         assert rest.trajectory.equals(whole.trajectory)
         assert rest.mask == whole.mask
+
+
+def test_the_held_out_kl_is_that_of_texts_that_give_no_gradients() -> None:
+    model, settings = small()
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    learnt, held = held_out(len(sample))
+    assert len(held) == len(sample) // 4
+    assert sorted([*learnt, *held]) == list(range(len(sample)))
+    found = l0_search(model, sample, shared, settings, 0)
+    with gated(model, found.mask, "mean", shared.means):
+        logits = model.net(**sample.batch(held)).logits.detach().double()
+    full = torch.from_numpy(shared.logits[held]).double().log_softmax(-1)
+    want = (full.exp() * (full - logits.log_softmax(-1))).sum(-1).mean()
+    assert found.held == pytest.approx((float(want),), rel=1e-4)
+    shared.logits[held] = -shared.logits[held]  # what is held out may say anything: the masks stay what they are
+    assert l0_search(model, sample, shared, settings, 0).masks == found.masks
+
+
+def test_exchanges_find_the_planted_subnetwork_from_every_seed() -> None:
+    model, chosen = planted(keep=6, seed=1)
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    sparsity = 1 - 9 / 27  # as many units as there are planted heads and MLPs
+    short = [l0_search(model, sample, shared, L0(sparsity=sparsity, steps=8, batch=16), seed) for seed in range(3)]
+    auto = [l0_search(model, sample, shared, L0(sparsity=sparsity, batch=16), seed) for seed in range(3)]
+    assert all((f.mask.heads == chosen).all() and f.mask.mlps.all() for f in auto)
+    assert all(len(f.mask) == 9 for f in [*auto, *short])
+    names = [f"{kind}-{seed}" for kind in ("auto", "short") for seed in range(3)]
+    held = pd.Series([f.held[0] for f in [*auto, *short]], names)
+    fine = comparable(held, pd.Series(sparsity, names))
+    assert fine[:3].all()
+    assert not fine[3:].all()  # a search that was stopped early is told from one that is done
+
+
+def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
+    """Two heads that do the same: each is enough, and neither is better."""
+    model, chosen = planted(keep=4, seed=2)
+    layer, head = (int(i) for i in np.argwhere(chosen)[0])
+    twin = int(np.flatnonzero(~chosen[layer])[0])
+    width = model.head_width
+    with torch.no_grad():
+        attention = model.layers[layer].attention.self  # type: ignore[union-attr]
+        for module in (attention.query, attention.key, attention.value):  # type: ignore[union-attr]
+            module.weight[twin * width : (twin + 1) * width] = module.weight[head * width : (head + 1) * width]
+            module.bias[twin * width : (twin + 1) * width] = module.bias[head * width : (head + 1) * width]
+        out = model.attention_outs[layer].weight
+        assert isinstance(out, torch.Tensor)
+        out[:, head * width : (head + 1) * width] /= 2
+        out[:, twin * width : (twin + 1) * width] = out[:, head * width : (head + 1) * width]
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    settings = L0(sparsity=1 - 7 / 27, batch=16)  # the four heads and three MLPs: one of the twins must go, or another head
+    kept = {tuple(f.mask.heads[layer, [head, twin]]) for f in (l0_search(model, sample, shared, settings, s) for s in range(6))}
+    assert {(True, False), (False, True)} <= kept
+
+
+def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:
+    """The linear prediction against the real thing, and the best of what is tried against all exchanges one by one."""
+    model, _ = planted(keep=6, seed=0)
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    texts = Texts.of(model, sample, reference(model, sample), np.arange(len(sample)), "mean")
+    vector = np.random.default_rng(0).permutation(np.arange(27) < 12)
+    mask = model.units.from_vector(vector)
+    linear = linearise(texts, mask)
+    np.testing.assert_allclose(linear.logits, logits_of(model, mask, sample, "mean", texts.means), atol=1e-4)
+    small_change = np.zeros((1, 27))
+    small_change[0, 3] = 1e-2 if not vector[3] else -1e-2
+    gates = torch.tensor(vector + small_change[0], dtype=torch.float32)
+    with torch.no_grad(), gated(model, Gates.from_vector(gates, 3, 8), "mean", texts.means):
+        want = model.net(**sample.batch(np.arange(len(sample)))).logits.numpy()
+    moved = linear.moved(small_change)[0]
+    np.testing.assert_allclose(moved[:, 0] - moved[:, 1], want[:, 0] - want[:, 1], atol=2e-3)
+
+
+def test_the_weighted_sum_estimates_the_mean() -> None:
+    values = np.random.default_rng(0).exponential(size=200) ** 4
+    every = [weighted(values, 20, 30, np.random.default_rng(seed)) for seed in range(2000)]
+    sums = [float((values[rows] * weight).sum()) for rows, weight in every]
+    assert np.mean(sums) == pytest.approx(values.mean(), rel=0.01)
+    uniform = [float(np.random.default_rng(seed).choice(values, 50, replace=False).mean()) for seed in range(2000)]
+    assert np.std(sums) < np.std(uniform) / 5
+    rows, weight = weighted(values[:10], 20, 30, np.random.default_rng(0))  # fewer than asked for: all of them
+    assert sorted(rows) == list(range(10))
+    assert (weight == 0.1).all()
 
 
 def test_the_multipliers_pull_towards_the_target() -> None:

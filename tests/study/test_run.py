@@ -191,7 +191,7 @@ def first(plan: Plan, kind: str) -> Job:
     return next(job for job in plan.jobs if job.kind == kind)
 
 
-SLOW = ("fine_tune.steps=120", "search.settings.steps=60")
+SLOW = ("fine_tune.steps=120", "search.settings.steps=auto")
 
 
 @pytest.fixture(scope="module")

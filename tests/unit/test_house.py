@@ -12,7 +12,7 @@ import pytest
 import corewood
 
 SOURCE = Path(corewood.__file__).parent
-FLOW = ["data", "model", "prune", "evaluate", "analyse", "report"]
+FLOW = ["data", "model", "evaluate", "prune", "analyse", "report"]
 GROUND = {"errors", "spec", "spec_tasks", "spec_lottery"}  # everyone may import these
 ALLOWED = {
     "errors": set(),

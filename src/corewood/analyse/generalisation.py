@@ -35,15 +35,18 @@ def judged(rows: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def spread(accuracy: pd.DataFrame) -> pd.DataFrame:
+def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.DataFrame:
     """Per target, dataset and case: min, max, mean, std, range over subnetworks, and the full model's value.
 
     `range_same` is the largest difference between two subnetworks whose in-domain accuracies differ by at most three
-    points; `lowest` and `highest` name them.
+    points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
+    others of its size; where it is given, those that did not take no part in `range_same`.
     """
     some = subnetworks(accuracy)
     whole = full_model(accuracy).set_index(["dataset", "case"])["value"]
     in_domain = some[some["domain"] == "in-domain"].set_index("subnetwork")["value"]
+    if comparable is not None:
+        in_domain = in_domain[comparable.reindex(in_domain.index, fill_value=False)]
     rows = []
     for (target, dataset, case), part in some.groupby(["target", "dataset", "case"], sort=False):
         values = part.set_index("subnetwork")["value"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +12,11 @@ import torch
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split
 from corewood.evaluate.metrics import accuracy
-from corewood.model.gates import Means, gated
+from corewood.model.gates import Means
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
-from corewood.model.slim import can_slim, slimmed
+from corewood.model.slim import subnetwork
 from corewood.spec import Ablation
 
 
@@ -41,19 +39,6 @@ def logits_of(
             done += len(indices)
             progress(done, len(examples))
     return logits
-
-
-@contextmanager
-def subnetwork(model: Model, mask: Mask, ablate: Ablation, means: Means | None, seed: int) -> Iterator[Callable[..., Any]]:
-    if mask.vector.all():
-        mask.check(model.units)
-        yield model.net
-    elif can_slim(model, ablate):
-        with slimmed(model, mask, ablate, means) as call:
-            yield call
-    else:
-        with gated(model, mask, ablate, means, seed):
-            yield model.net
 
 
 @dataclass(frozen=True)

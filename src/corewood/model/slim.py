@@ -43,6 +43,22 @@ def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | 
 
 
 @contextmanager
+def subnetwork(
+    model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None, seed: int = 0
+) -> Iterator[Callable[..., Any]]:
+    """Gives a function that calls a subnetwork: slim where the model's family allows it, gated where not."""
+    if mask.vector.all():
+        mask.check(model.units)
+        yield model.net
+    elif can_slim(model, ablate):
+        with slimmed(model, mask, ablate, means) as call:
+            yield call
+    else:
+        with gated(model, mask, ablate, means, seed):
+            yield model.net
+
+
+@contextmanager
 def confined(model: Model, mask: Mask) -> Iterator[Model]:
     """For training a subnetwork alone: closed units give nothing, and nothing of them learns.
 

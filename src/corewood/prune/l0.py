@@ -2,6 +2,9 @@
 
 Louizos et al. 2018 for the distribution, Wang et al. 2020 for the Lagrangian, the Heuristic Core (section 3.1,
 appendix B) for its use on heads and MLPs. docs/methods.md says where the default differs from the released code.
+
+A part of the sample is held out: it gives no gradients and proposes no exchanges, and says how good the hard mask is. With
+`steps: auto` the soft gates are followed by rounds of exchanges (prune/exchange.py).
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Units
 from corewood.model.reference import Progress, Reference, no_progress
-from corewood.spec import L0, Ablation, kept_units
+from corewood.prune.exchange import Exchanged, Texts, exchange_round, weighted
+from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
@@ -34,7 +38,13 @@ EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
 QUANTILES = 64  # points of that grid
 ADAM = (0.9, 0.999, 1e-8)
-COLUMNS = ("step", "target", "expected", "sampled", "closed", "kl", "live", "gap")  # of the trajectory
+# of the trajectory; a round of exchanges has no soft gates, and so no numbers in the four from `expected` on, `live` and `gap`
+COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
+HELD_OUT = 384  # texts at the most, or a quarter of a small sample
+LOOK = 48  # of them, along the way
+SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
+LOOK_EVERY = 256  # examples of gradient steps between two looks
+ROUND_STEPS = 12  # gradient steps that a round of exchanges counts as, for progress
 
 
 def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
@@ -56,13 +66,13 @@ def mean_gate(log_alpha: Tensor) -> Tensor:
 
 def target_at(step: int, settings: L0) -> float:
     """Grows linearly from 0, then holds."""
-    return settings.sparsity * min(1.0, (step + 1) / max(1.0, settings.ramp * settings.steps))
+    return settings.sparsity * min(1.0, (step + 1) / max(1.0, settings.ramp * settings.gradient_steps))
 
 
 def rate_at(step: int, settings: L0) -> float:
     """Factor on the learning rates: warm-up, then linear decay where asked for."""
     warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
-    left = (settings.steps - step) / max(1, settings.steps - settings.warmup)
+    left = (settings.gradient_steps - step) / max(1, settings.gradient_steps - settings.warmup)
     return min(warm, left) if settings.linear_decay else warm
 
 
@@ -89,18 +99,23 @@ class State:
     second: Tensor
     way: Tensor  # (sparsity of the path, unit) log_alpha when the target first reached it; not a number before
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # the trajectory so far
+    texts: Tensor = field(default_factory=lambda: torch.zeros(0), repr=False)  # (example,) last KL of each; nan: not seen
+    exchanged: tuple[Exchanged, ...] = field(default=(), repr=False)  # one per size begun, from the sparsest back
 
     @classmethod
-    def start(cls, units: int, settings: L0, seed: int) -> State:
+    def start(cls, units: int, settings: L0, seed: int, texts: int) -> State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
         values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
         way = torch.full((len(settings.path), units), torch.nan)
-        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values), way)
+        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values), way, texts=torch.full((texts,), torch.nan))
 
     def save(self, path: Path) -> None:
         rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
-        part = path.with_suffix(".part")
         arrays = {"values": self.values, "first": self.first, "second": self.second, "way": self.way, "rows": rows}
+        arrays["texts"] = self.texts
+        for place, one in enumerate(self.exchanged):
+            arrays |= {f"{place}.{name}": torch.tensor(array) for name, array in one.arrays().items()}
+        part = path.with_suffix(".part")
         save_file(arrays, part)
         part.rename(path)
 
@@ -108,7 +123,13 @@ class State:
     def load(cls, path: Path) -> State:
         saved = load_file(path)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
-        return cls(len(rows), saved["values"], saved["first"], saved["second"], saved["way"], rows)
+        begun: dict[str, dict[str, np.ndarray]] = {}
+        for name, tensor in saved.items():
+            place, _, inner = name.partition(".")
+            if inner:
+                begun.setdefault(place, {})[inner] = tensor.numpy()
+        exchanged = tuple(Exchanged.from_arrays(begun[str(place)]) for place in range(len(begun)))
+        return cls(len(rows), saved["values"], saved["first"], saved["second"], saved["way"], rows, saved["texts"], exchanged)
 
 
 def stream(seed: int, step: int) -> int:
@@ -137,7 +158,7 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     for row, sparsity in zip(way, settings.targets, strict=False):
         if target_at(state.step, settings) >= sparsity - 1e-9 and bool(row.isnan().any()):
             row.copy_(gates)
-    return State(count, torch.cat([gates, lambdas]), first, second, way, state.rows)
+    return replace(state, step=count, values=torch.cat([gates, lambdas]), first=first, second=second, way=way)
 
 
 @dataclass(frozen=True)
@@ -145,13 +166,23 @@ class Found:
     """The subnetworks of one search, in rising sparsity, and how they were found."""
 
     masks: tuple[Mask, ...]
+    held: tuple[float, ...]  # of each, the KL on all held-out texts
     log_alpha: np.ndarray  # (unit,)
-    trajectory: pd.DataFrame = field(repr=False)  # one row per step
+    trajectory: pd.DataFrame = field(repr=False)  # one row per step, then one per round of exchanges
 
     @property
     def mask(self) -> Mask:
         """The one the search ended at."""
         return self.masks[-1]
+
+
+def held_out(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(texts to search on, texts held out) of a sample: the same for every seed and size. Very few texts are both."""
+    if count < 4:
+        return np.arange(count), np.arange(count)
+    order = np.random.default_rng(0x4E).permutation(count)
+    kept = min(HELD_OUT, count // 4)
+    return np.sort(order[kept:]), np.sort(order[:kept])
 
 
 def l0_search(
@@ -166,17 +197,77 @@ def l0_search(
     checkpoint: Callable[[State], None] | None = None,
 ) -> Found:
     """One subnetwork per target. `state` continues a search that `checkpoint` was told of."""
-    state = state or State.start(len(model.units), settings, seed)
+    state = state or State.start(len(model.units), settings, seed, len(sample))
+    tell = checkpoint or (lambda _state: None)
+    learnt, kept = held_out(len(sample))
+    held = Texts.of(model, sample, reference, kept, ablate)
+    total = settings.gradient_steps + ROUND_STEPS * min(USUAL_ROUNDS, settings.most_rounds) * len(settings.targets)
+    every = max(1, round(LOOK_EVERY / settings.batch))
+    look = held.take(np.arange(min(LOOK, len(held))))
     with frozen(model, settings.dropout):
-        for indices in islice(shuffled(sample.lengths, settings.batch, seed), state.step, settings.steps):
-            state = step(model, sample, indices, reference, settings, seed, ablate, state)
-            progress(state.step, settings.steps)
-            if checkpoint is not None:
-                checkpoint(state)
+        for batch in islice(shuffled(sample.lengths[learnt], settings.batch, seed), state.step, settings.gradient_steps):
+            state = step(model, sample, learnt[batch], reference, settings, seed, ablate, state)
+            if state.step % every == 0 or state.step == settings.gradient_steps:
+                state = looked(model, state, look, settings)
+            progress(state.step, total)
+            tell(state)
     log_alpha = state.values[:-2].numpy()
-    masks = nested(state.way.numpy(), final_mask(log_alpha, model.units, settings), model.units, settings)
-    trajectory = pd.DataFrame(state.rows, columns=list(COLUMNS)).astype({"step": int, "live": int})
-    return Found(masks, log_alpha, trajectory)
+    seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
+    search_on = Texts.of(model, sample, reference, seen, ablate)
+    masks = [final_mask(log_alpha, model.units, settings)]
+    ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back, as the sizes below
+    with frozen(model, dropout=False):
+        for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
+            inside = masks[0].vector if place else np.zeros(len(model.units), bool)
+            if way is not None:
+                masks.insert(0, containing(masks[0], way, model.units, target))
+            if not settings.auto:
+                continue
+            if place == len(state.exchanged):
+                known = state.exchanged[-1].known if place else state.texts.numpy()[seen].astype(float)
+                state = replace(state, exchanged=(*state.exchanged, begun(masks, log_alpha, known, held)))
+            while not state.exchanged[place].done and state.exchanged[place].round < settings.most_rounds:
+                before = state.exchanged[place]
+                rng = np.random.default_rng([seed, place, before.round, 0xE])
+                after = exchange_round(search_on, held, before, inside, settings.budget, rng)
+                state = replace(state, exchanged=(*state.exchanged[:place], after))
+                rounds = sum(len(one.rows) for one in state.exchanged)
+                progress(min(total, settings.gradient_steps + ROUND_STEPS * rounds), total)
+                tell(state)
+            masks[0] = model.units.from_vector(state.exchanged[place].best)
+    return Found(
+        tuple(masks), tuple(float(held.kl_of(mask).mean()) for mask in masks), log_alpha, trajectory_of(state, settings)
+    )
+
+
+def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Texts) -> Exchanged:
+    """Before the first round: which held-out texts break first, by a sparser mask, so that few need to be looked at."""
+    units = held.model.units
+    sparser = masks[1] if len(masks) > 1 else None
+    if sparser is None:
+        order = np.argsort(-np.where(masks[0].vector, log_alpha, -np.inf), kind="stable")
+        sparser = units.from_vector(np.isin(np.arange(len(units)), order[: max(1, round(SPARSER * len(masks[0])))]))
+    rows, weights = weighted(held.kl_of(sparser), 2 * LOOK, LOOK, np.random.default_rng(0x4E))
+    return Exchanged.start(masks[0], known, held, rows, weights)
+
+
+def looked(model: Model, state: State, look: Texts, settings: L0) -> State:
+    """The KL of the hard mask that the gates would give now, on texts that give no gradients."""
+    model.net.eval()
+    mask = final_mask(state.values[:-2].numpy(), model.units, settings)
+    last = {**state.rows[-1], "held": float(look.kl_of(mask).mean())}
+    model.net.train(settings.dropout)
+    return replace(state, rows=(*state.rows[:-1], last))
+
+
+def trajectory_of(state: State, settings: L0) -> pd.DataFrame:
+    rows = list(state.rows)
+    for target, one in zip(settings.targets[::-1], state.exchanged, strict=False):
+        for number, row in enumerate(one.rows, 1):
+            examples = rows[-1]["examples"] + row["examples"]
+            rows.append({"step": rows[-1]["step"] + 1, "round": number, "target": target, **row, "examples": examples})
+    kinds = dict.fromkeys(COLUMNS, float) | dict.fromkeys(("step", "round", "examples"), int)
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(kinds)
 
 
 def step(
@@ -203,7 +294,8 @@ def step(
     ):
         logits = model.net(**sample.batch(indices, model.device)).logits.float().cpu()
     full = torch.from_numpy(reference.logits[indices])
-    kl = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="batchmean")
+    each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
+    kl = each.sum() / len(each)
     sampled = 1 - z.mean()
     closed = closed_probability(log_alpha).mean()
     loss = kl
@@ -224,8 +316,13 @@ def step(
         "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
         "gap": soft_hard_gap(state.values[:-2], settings.sparsity),
+        "round": 0,
+        "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
+        "held": math.nan,
     }
-    return replace(adam(state, gradient, settings), rows=(*state.rows, row))
+    texts = state.texts.clone()
+    texts[indices] = each.detach()
+    return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=texts)
 
 
 def soft_hard_gap(log_alpha: Tensor, sparsity: float) -> float:
@@ -247,16 +344,12 @@ def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
     return units.from_vector(largest(log_alpha, settings.sparsity))
 
 
-def nested(way: np.ndarray, last: Mask, units: Units, settings: L0) -> tuple[Mask, ...]:
-    """From the sparsest mask back: each larger one holds the smaller, and the units that stood highest at its time."""
-    masks = [last]
-    for log_alpha, sparsity in zip(way[::-1], settings.targets[-2::-1], strict=True):
-        inside = masks[0].vector
-        order = np.lexsort((-log_alpha, ~inside))  # the units of the smaller mask first, then by log_alpha
-        kept = np.zeros(len(units), bool)
-        kept[order[: max(kept_units(len(units), sparsity), int(inside.sum()))]] = True
-        masks.insert(0, units.from_vector(kept))
-    return tuple(masks)
+def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: float) -> Mask:
+    """A larger mask: all of the smaller one, and the units that stood highest when its size was reached."""
+    order = np.lexsort((-log_alpha, ~inside.vector))  # the units of the smaller mask first, then by log_alpha
+    kept = np.zeros(len(units), bool)
+    kept[order[: max(kept_units(len(units), sparsity), len(inside))]] = True
+    return units.from_vector(kept)
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:

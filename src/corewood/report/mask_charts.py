@@ -140,34 +140,36 @@ def sizes_chart(tables: Tables) -> Any:
 
 
 def trajectories_chart(tables: Tables) -> Any:
-    """Each search: does the sparsity follow its target, does the KL stay low, are gates still undecided at the end?"""
+    """Each search: does the sparsity follow its target, does the KL stay low, does that of the hard mask settle?"""
     if "trajectories" not in tables:
         return None
     table = tables["trajectories"].copy()
-    every = max(1, int(table["step"].max()) // 40)
-    smooth = table.groupby("subnetwork", sort=False)["kl"].transform(lambda kl: kl.rolling(2 * every + 5, min_periods=1).mean())
-    table = table.assign(kl=smooth)[(table["step"] % every == 0) | (table["step"] == 1)].round(4)
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
-    numbers = ["target", "expected", "sampled", "closed", "kl", "live", "gap"]
-    columns = ["step", "subnetwork", "part", *numbers]
-    base = alt.Chart(table[columns]).encode(
-        x=alt.X("step:Q", title="search step"),
-        color=alt.Color("part:N", title=None, scale=alt.Scale(domain=sizes, range=LINES)),
-        detail="subnetwork:N",
-        tooltip=[
-            "subnetwork:N",
-            "step:Q",
-            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in numbers),
-        ],
-    )
-    sparsity = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
-        y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT))
-    )
+    steps = table[table["round"] == 0]
+    every = max(1, int(steps["step"].max()) // 40)
+    smooth = steps.groupby("subnetwork", sort=False)["kl"].transform(lambda kl: kl.rolling(2 * every + 5, min_periods=1).mean())
+    steps = steps.assign(kl=smooth)[(steps["step"] % every == 0) | (steps["step"] == 1)].round(5)
+    own = (table["round"] == 0) | (table["target"] == table["sparsity"])  # a path's other sizes have rounds of their own
+    looks = table[own & table["held"].notna()]
+    colour = alt.Color("part:N", title=None, scale=alt.Scale(domain=sizes, range=LINES))
+
+    def lines(part: pd.DataFrame, numbers: list[str], x: str, title: str) -> Any:
+        tips = ["subnetwork:N", "step:Q", *(alt.Tooltip(f"{c}:Q", format=".4f") for c in numbers)]
+        columns = list(dict.fromkeys(["step", "subnetwork", "part", x, *numbers]))
+        return alt.Chart(part[columns]).encode(
+            x=alt.X(f"{x}:Q", title=title), color=colour, detail="subnetwork:N", tooltip=tips
+        )  # fmt: skip
+
+    base = lines(steps, ["target", "expected", "sampled", "closed", "kl", "live", "gap"], "step", "gradient step")
+    thin = {"strokeWidth": 1.2, "opacity": 0.7}
+    sparsity = base.mark_line(**thin).encode(y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT)))
     target = base.mark_line(strokeDash=[4, 3], strokeWidth=2, color=INK).encode(y="target:Q", color=alt.value(INK))
-    kl = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(
-        y=alt.Y("kl:Q", title="KL from the full model, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
+    kl = base.mark_line(**thin).encode(
+        y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
     )
-    gap = base.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("gap:Q", title="soft gates against final mask"))
-    panels = [p.properties(width=230, height=190) for p in (sparsity + target, kl, gap)]
-    return alt.hconcat(*panels)
+    held = lines(looks, ["held", "examples"], "examples", "examples run").encode(
+        y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
+    )
+    panels = [sparsity + target, kl, held.mark_line(**thin) + held.mark_point(size=14, filled=True, opacity=0.8)]
+    return alt.hconcat(*(p.properties(width=230, height=190) for p in panels))

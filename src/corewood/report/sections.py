@@ -20,6 +20,7 @@ from corewood.report.mask_charts import heads_chart, ranked_chart, sizes_chart, 
 from corewood.report.style import Tables, styled
 from corewood.report.tables import (
     ablation_table,
+    convergence_table,
     core_against_rest_table,
     core_table,
     effective_size_table,
@@ -196,9 +197,17 @@ CORE_SECTIONS: dict[str, tuple[Item, ...]] = {
         chart(
             "trajectories",
             "How each search went",
-            "The dashed line is the target. A search whose gates end far from its final mask, or whose KL is high, deserves "
-            "less trust.",
+            "The dashed line is the target. Right, the KL of the hard mask of exact size on held-out texts: a dot for each "
+            "look during the gradient steps and for each exchange after them. Lines of one size that end at different heights "
+            "are searches that have not all converged.",
             trajectories_chart,
+        ),
+        table(
+            "convergence",
+            "Have they converged?",
+            "KL from the full model on all held-out texts, over the searches of one size. Spread between seeds is claimed only "
+            "among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it.",
+            convergence_table,
         ),
     ),
 }

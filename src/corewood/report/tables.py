@@ -31,6 +31,10 @@ def significant(value: Any) -> str:
     return f"{value:.3g}"
 
 
+def nats(value: Any) -> str:
+    return f"{value:.4f}"
+
+
 def whole(value: Any) -> str:
     return f"{value:.0f}"
 
@@ -62,18 +66,44 @@ def subnetwork_table(tables: Tables) -> str | None:
     accuracy = pd.concat([full_model(tables["accuracy"]), subnetworks(tables["accuracy"])])
     cases = judged(accuracy)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
-    kept = ["target", "seed", "heads", "mlps", "units", "encoder_share", "all_share"]
+    kept = ["target", "seed", "held_kl", "heads", "mlps", "units", "encoder_share", "all_share"]
     table = tables["sizes"].set_index("subnetwork")[kept].copy()
     inside = accuracy[accuracy["domain"] == "in-domain"].set_index("subnetwork")
     table["in domain"], table["agrees with full"], table["KL"] = inside["value"], inside["agreement"], inside["kl"]
     if len(challenge):
         table["cases, mean"], table["worst case"] = challenge.mean(), challenge.min()
     shares = ("target", "encoder_share", "all_share", "in domain", "agrees with full", "cases, mean", "worst case")
-    formats: Formats = dict.fromkeys(kept, whole) | dict.fromkeys(shares, share) | {"KL": "{:.3f}".format}
-    names = {"target": "sparsity", "mlps": "MLPs", "encoder_share": "encoder", "all_share": "parameters"}
+    formats: Formats = dict.fromkeys(kept, whole) | dict.fromkeys(shares, share) | dict.fromkeys(("KL", "held_kl"), nats)
+    names = {
+        "target": "sparsity",
+        "held_kl": "held-out KL",
+        "mlps": "MLPs",
+        "encoder_share": "encoder",
+        "all_share": "parameters",
+    }
     if tables["sizes"]["nested"].any():
         table["nested"] = tables["sizes"].set_index("subnetwork")["nested"].map({True: "yes", False: "no"})
     return html_table(table.reset_index(), formats, names)
+
+
+def convergence_table(tables: Tables) -> str | None:
+    """How the searches of each size ended."""
+    if "convergence" not in tables:
+        return None
+    formats: Formats = dict.fromkeys(("gap", "gap_comparable", "gap_best_half", "target"), share)
+    formats = {**formats, **dict.fromkeys(("lowest", "highest"), nats), "ratio": "{:.1f}".format}
+    formats = {**formats, "rho": "{:+.2f}".format, "p": significant, "searches": whole, "comparable": whole}
+    names = {
+        "target": "sparsity",
+        "lowest": "lowest KL",
+        "highest": "highest KL",
+        "ratio": "highest / lowest",
+        "rho": "rho of KL and cases",
+        "gap": "widest gap on a case",
+        "gap_comparable": "of comparable ones",
+        "gap_best_half": "of the best half",
+    }
+    return html_table(tables["convergence"], formats, names)
 
 
 def spread_table(tables: Tables) -> str | None:

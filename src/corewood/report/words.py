@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from corewood.analyse.ablation import OUTSIDE
+from corewood.analyse.convergence import NOISE, RATIO
 from corewood.analyse.core import DRAWS
 from corewood.analyse.generalisation import judged
 from corewood.evaluate.attention import KINDS as PLACES
@@ -37,10 +38,49 @@ def finding(tables: Tables, model: str) -> Finding:
     if "spread" not in tables:
         return Finding("No subnetwork could be judged.", ["None has a full model to stand beside; see the holes below."])
     spread = tables["spread"]
-    points = [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
+    points = [*convergence_points(tables)]
+    points += [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
     points += [*difference_point(tables), *core_point(tables), *size_point(tables), *ablation_point(tables)]
     points += attention_point(tables)
-    return Finding(headline(spread, model), points)
+    return Finding(unfinished(tables) + headline(spread, model), points)
+
+
+def unfinished(tables: Tables) -> str:
+    """What a reader must know first: that searches of one size did not end equally well."""
+    if "convergence" not in tables:
+        return ""
+    rows = tables["convergence"]
+    bad = rows[rows["comparable"] < rows["searches"]]
+    if bad.empty:
+        return ""
+    sizes = joined(f"{100 * t:g} %" for t in bad["target"])
+    return f"Not all searches have converged (at {sizes} removed): what follows compares only those that have. "
+
+
+def convergence_points(tables: Tables) -> list[str]:
+    """How the searches of each size ended, and whether their spread goes with that."""
+    if "convergence" not in tables:
+        return []
+    points = []
+    for _, row in tables["convergence"].iterrows():
+        if row["searches"] < 2:
+            continue
+        size = f"With {100 * row['target']:g} % removed"
+        text = (
+            f"{size}, {row['comparable']} of {row['searches']} searches ended within {RATIO:g} times the lowest KL from the "
+            f"full model on held-out texts (or {NOISE:g} nats of it); it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
+        )
+        if row["comparable"] < row["searches"]:
+            text += " The others are unfinished searches; steps: auto goes on until they are done."
+        if pd.notna(row["rho"]):
+            text += f" Spearman's rho of KL and accuracy on the cases is {row['rho']:+.2f}".replace("-", "\u2212")
+            text += f" (p = {row['p']:.2g})"
+            if pd.notna(row["gap_best_half"]):
+                best = f"{100 * row['gap_best_half']:.0f} of the {100 * row['gap']:.0f} points"
+                text += f"; the best half by KL still has {best} of the widest gap on a case"
+            text += "."
+        points.append(text)
+    return points
 
 
 def largest(rows: pd.DataFrame, by: pd.Series) -> pd.Series:
@@ -55,7 +95,9 @@ def headline(spread: pd.DataFrame, model: str) -> str:
     if cases["subnetworks"].max() == 1:
         return f"One subnetwork of {model} at each sparsity: how far seeds differ is not known."
     if cases["range_same"].isna().all():
-        return f"Subnetworks of {model}: no two subnetworks are equal in domain at one sparsity, so seeds cannot be compared."
+        return (
+            f"Subnetworks of {model}: no two converged ones are equal in domain at one sparsity, so seeds cannot be compared."
+        )
     widest = largest(cases, cases["range_same"])
     if widest["range_same"] <= MARGIN:
         return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from corewood.analyse.convergence import comparable
 from corewood.analyse.generalisation import SEARCH, dynamics, spread
 from corewood.analyse.heads import frequencies
 from corewood.store.store import Store
@@ -26,11 +27,13 @@ from corewood.study.tables_attention import attention_core_table, attention_tabl
 from corewood.study.tables_lottery import collect_lottery
 from corewood.study.tables_masks import (
     agreement_table,
+    convergence_table,
     core_over_training,
     core_table,
     masks_table,
     rank_table,
     sizes_table,
+    targets,
     trajectories_table,
 )
 
@@ -53,7 +56,8 @@ def collect_core(results: Results) -> Tables:
         "accuracy": lambda r: r.accuracy,
         "masks": masks_table,
         "sizes": sizes_table,
-        "spread": lambda r: spread(r.accuracy) if r.judged else None,
+        "convergence": convergence_table,
+        "spread": lambda r: spread(r.accuracy, comparable(r.held, targets(r))) if r.judged else None,
         "differences": differences_table,
         "variance": variance_table,
         "size_effect": size_effect_table,

@@ -146,7 +146,7 @@ def forward_pace(model: Model, examples: Encoded) -> float:
 
 def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation) -> float:
     shared = reference(model, examples)
-    state = State.start(len(model.units), settings, 0)
+    state = State.start(len(model.units), settings, 0, len(examples))
     rows = np.argsort(examples.lengths, kind="stable")[len(examples) // 4 :][: max(2, len(examples) // 2)]  # of middling length
     with frozen(model, settings.dropout):
         return pace(lambda: step(model, examples, rows, shared, settings, 0, ablate, state), len(rows))

@@ -14,7 +14,6 @@ from corewood.data.labels import gold_classes
 from corewood.data.read import drawn
 from corewood.errors import JobError
 from corewood.evaluate.attention import split_words
-from corewood.evaluate.judge import unit_judge, weight_judge
 from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
@@ -22,6 +21,7 @@ from corewood.model.load import Model, untrained
 from corewood.model.slim import confined
 from corewood.model.weights import WeightMask, trained_under, unit_shares, unit_weights, weights_masked
 from corewood.prune.importance import importance_search
+from corewood.prune.judge import unit_judge, weight_judge
 from corewood.prune.magnitude import magnitude_search
 from corewood.prune.tickets import super_tickets, unit_ticket, weight_ticket
 from corewood.spec import FineTune

@@ -202,7 +202,7 @@ class CorePlanner(TaskPlanner):
                     {**self.at(step), "settings": settings.model_dump(mode="json"), "seed": seed, "ablate": self.spec.ablate},
                     {**self.tuned, "reference": reference, "encoded": self.encoded[self.sampled]},
                     self.local,
-                    work=settings.steps * settings.batch,
+                    work=settings.work,
                 )
                 searched.append((settings, seed, self.add(job)))
         rows = []

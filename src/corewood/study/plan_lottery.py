@@ -294,8 +294,7 @@ class LotteryPlanner:
                         "ablate": "mean",
                     }
                     inputs = {**run.tuned, "reference": reference, "encoded": run.encoded["train"]}
-                    work = settings.steps * settings.batch
-                    found = run.add(Job.make("search", f"{run.who}search {size}", params, inputs, run.local, work))
+                    found = run.add(Job.make("search", f"{run.who}search {size}", params, inputs, run.local, settings.work))
                     self.beside(task, seed, run, found, size, settings.sparsity, search_seed)
 
     def beside(self, task: str, seed: int, run: TaskPlanner, l0: Job, size: str, target: float, search_seed: int) -> None:

@@ -52,6 +52,15 @@ class Results:
         return made
 
     @cached_property
+    def held(self) -> pd.Series:
+        """The KL of each searched mask on texts held out of its search."""
+        found = {}
+        for row in self.found:
+            assert row.search is not None
+            found[row.name] = float(self.store.get("search", row.search.key).meta["held"][row.place])
+        return pd.Series(found, dtype=float)
+
+    @cached_property
     def core(self) -> list[str]:
         """Heads in all subnetworks of all sparsities."""
         return core([self.masks[r.name] for r in self.found], draws=1).heads if self.found else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from corewood.analyse.convergence import comparable, convergence
 from corewood.analyse.core import Core, core
 from corewood.analyse.generalisation import SEARCH
 from corewood.analyse.heads import agreement, frequencies, overlap, rank_correlations
@@ -36,7 +37,23 @@ def sizes_table(results: Results) -> pd.DataFrame | None:
         {"subnetwork": r.name, "nested": r.nested, "target": r.target, "seed": r.seed, **results.masks[r.name].sizes(units)}
         for r in results.found
     ]
-    return pd.DataFrame([whole, *rows])
+    table = pd.DataFrame([whole, *rows])
+    table["held_kl"] = table["subnetwork"].map(results.held)
+    table["held_best"] = table["held_kl"].groupby(table["target"]).transform("min")
+    return table.assign(
+        comparable=table["subnetwork"].map(comparable(results.held, targets(results))).fillna(False).astype(bool)
+    )
+
+
+def targets(results: Results) -> pd.Series:
+    return pd.Series({r.name: r.target for r in results.found}, dtype=float)
+
+
+def convergence_table(results: Results) -> pd.DataFrame | None:
+    """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
+    if not results.judged:
+        return None
+    return convergence(results.accuracy, results.held, targets(results))
 
 
 def core_table(results: Results) -> pd.DataFrame | None:
