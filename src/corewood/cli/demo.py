@@ -6,7 +6,7 @@ NAME = "demo"
 
 
 def command(store: StoreFolder = STORE, change: Changes = None, workers: Workers = None, out: Out = None) -> None:
-    """Run the embedded study: a small BERT, a generated task with a shortcut, twelve subnetworks."""
+    """Run the embedded study: a small BERT, a generated task with a shortcut, eight subnetworks."""
     from importlib.resources import files
     from pathlib import Path
 

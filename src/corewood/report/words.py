@@ -67,7 +67,7 @@ def convergence_points(tables: Tables) -> list[str]:
             continue
         size = f"With {100 * row['target']:g} % removed"
         text = (
-            f"{size}, {row['comparable']} of {row['searches']} searches ended within {RATIO:g} times the lowest KL from the "
+            f"{size}, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within {RATIO:g} times the lowest KL from the "
             f"full model on held-out texts (or {NOISE:g} nats of it); it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
         )
         if row["comparable"] < row["searches"]:

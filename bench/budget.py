@@ -1,0 +1,169 @@
+"""How long must a search be? KL of the final mask on texts it has not seen, against the examples it has.
+
+    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,100,200,400] [--auto 1,2]
+
+Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves. Three
+columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was not
+trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is
+done is kept in FOLDER and not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from importlib.resources import files
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from corewood.data.encode import Encoded, encode
+from corewood.data.overlap import overlap
+from corewood.data.read import read_split
+from corewood.evaluate.metrics import kl
+from corewood.evaluate.predict import logits_of
+from corewood.model.load import Model, load
+from corewood.model.mask import Mask
+from corewood.model.reference import Reference, no_progress
+from corewood.prune.l0 import l0_search
+from corewood.spec import L0, SourceSpec
+from corewood.store.store import Store
+from corewood.study.jobs import execute
+from corewood.study.plan import make_plan
+from corewood.study.run import Silent, store_data
+from corewood.study.work import read_encoded, read_reference
+from corewood.study_file import parse_study
+
+NEW = 3000  # texts of each of the two larger sets
+MNLI = """
+name: mnli
+model: {{checkpoint: minilm, max_length: 64}}
+task:
+  labels: [entailment, neutral, contradiction]
+  train: {{path: {data}/mnli/train_part.jsonl, layout: mnli}}
+  validation: {{path: {data}/mnli/dev_matched.jsonl, layout: mnli, limit: 600}}
+fine_tune: {{steps: 600, learning_rate: 1.0e-4, warmup: 30, threads: 2}}
+search: {{sparsity: 0.5, seeds: 1}}
+sample: 3072
+"""
+
+
+class Bench:
+    """A fine-tuned model, the sample its searches see, and two sets that they do not."""
+
+    def __init__(self, name: str, study: str, folder: Path, data: Path | None) -> None:
+        store = Store(folder / "store")
+        plan = make_plan(parse_study(study, name, None), Path())
+        for split, job in plan.data.items():
+            store_data(plan, split, job, store, Silent())
+        made = {}
+        for job in plan.jobs:
+            if job.kind in ("encode", "fine_tune", "reference") and job.kind + job.title not in made:
+                execute(job, store, no_progress)
+                made[job.kind + job.title] = job
+        torch.set_num_threads(1)
+        tuned = next(j for j in made.values() if j.kind == "fine_tune")
+        last = plan.spec.fine_tune.last  # type: ignore[union-attr]
+        entry = store.get("fine_tune", tuned.key)
+        length = plan.spec.model.max_length
+        self.model: Model = load(
+            str(entry.path(f"step-{last}")), tokenizer=str(entry.path("tokenizer")), max_length=length
+        )  # fmt: skip
+        rows, self.reference = next(
+            read_reference(store.get("reference", j.key))
+            for j in made.values()
+            if j.kind == "reference" and j.params["step"] == last
+        )
+        texts = read_encoded(store.get("encode", next(j.key for t, j in made.items() if t.endswith("encode train"))))
+        self.sample = texts.take(rows)
+        other = np.setdiff1d(np.arange(len(texts)), rows)[:NEW]
+        new = overlap(seed=123, train=10, validation=NEW, per_case=1, counter=0.06).validation
+        if data is not None:
+            new, _ = read_split("dev", SourceSpec(path=str(data / "mnli/dev_matched.jsonl"), layout="mnli", limit=NEW))
+        self.sets: dict[str, tuple[Encoded, np.ndarray]] = {}
+        for what, examples in (
+            ("training texts", texts.take(other)),
+            ("new texts", encode(new, self.model.tokenizer, self.model.max_length)),
+        ):
+            self.sets[what] = examples, logits_of(self.model, self.model.units.full(), examples)
+
+    def judge(self, mask: Mask) -> dict[str, float]:
+        means = self.reference.means
+        return {
+            name: float(kl(full, logits_of(self.model, mask, examples, "mean", means)).mean())
+            for name, (examples, full) in self.sets.items()
+        }
+
+
+def one(bench: Bench, settings: L0, seed: int) -> dict[str, Any]:
+    reference: Reference = bench.reference
+    start = time.process_time()
+    found = l0_search(bench.model, bench.sample, reference, settings, seed)
+    seconds = time.process_time() - start
+    gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
+    return {
+        "examples": gradient,
+        "rounds": int((found.trajectory["round"] > 0).sum()),
+        "forward": int(found.trajectory["examples"].max()) - gradient,
+        "seconds": round(seconds, 1),
+        "held out": found.held[-1],
+        **bench.judge(found.mask),
+        "mask": found.mask.vector.astype(int).tolist(),
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """One row per size and kind of search: the lowest and highest KL over seeds, and how far masks agree."""
+    table = pd.DataFrame(rows)
+    found = []
+    for (sparsity, how), part in table.groupby(["sparsity", "search"], sort=False):
+        masks = [np.array(m, bool) for m in part["mask"]]
+        jaccard = [float((a & b).sum() / (a | b).sum()) for a, b in combinations(masks, 2)]
+        kept = masks[0].mean()
+        spans = {c: f"{part[c].min():.4f} to {part[c].max():.4f}" for c in ("held out", "training texts", "new texts")}
+        found.append(
+            {"removed": sparsity, "search": how, "gradient examples": int(part["examples"].mean()),
+             "forward": int(part["forward"].mean()), "seconds": round(part["seconds"].mean()), **spans,
+             "Jaccard": round(float(np.mean(jaccard)), 2) if jaccard else np.nan, "chance": round(kept / (2 - kept), 2)}
+        )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--fixed", default="32,64,100,200,400")
+    parser.add_argument("--auto", default="1,2", help="factors on the budget of an auto search")
+    given = parser.parse_args()
+    given.store.mkdir(parents=True, exist_ok=True)
+    studies = {"generated": files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")}
+    if given.data is not None:
+        studies["MNLI"] = MNLI.format(data=given.data.resolve())
+    for name, study in studies.items():
+        kept = given.store / f"{name}.jsonl"
+        rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+        bench = Bench(name, study, given.store, given.data if name == "MNLI" else None)
+        searches = [("auto" if f == "1" else f"auto x {f}", dict(budget=float(f))) for f in given.auto.split(",") if f]
+        searches += [(f"{steps} steps", dict(steps=int(steps))) for steps in given.fixed.split(",") if steps]
+        for how, more in searches:
+            for sparsity in (0.5, 0.7):
+                for seed in range(given.seeds):
+                    what = {"sparsity": sparsity, "search": how, "seed": seed}
+                    if any(what.items() <= row.items() for row in rows):
+                        continue
+                    rows.append(what | one(bench, L0(sparsity=sparsity, **more), seed))  # type: ignore[arg-type]
+                    with kept.open("a") as file:
+                        file.write(json.dumps(rows[-1]) + "\n")
+        print(f"\n{name}, KL in nats, lowest to highest over {given.seeds} seeds")
+        print(summary(rows).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Which searches are compared, and what a report says when they did not all end equally well."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from corewood.analyse.convergence import comparable, convergence
+from corewood.analyse.generalisation import spread
+from corewood.report.words import finding
+
+NAMES = [f"l0-70-s{i}" for i in range(4)]
+TARGETS = pd.Series(0.7, NAMES)
+
+
+def accuracy(cases: list[list[float]]) -> pd.DataFrame:
+    """Four subnetworks that are equal in domain, and the full model; `cases` are (subnetwork, case)."""
+    rows = []
+    for name, values in [("full", [0.9, 0.9]), *zip(NAMES, cases, strict=True)]:
+        facts = {"subnetwork": name, "block": "full" if name == "full" else "search", "checkpoint": 5, "gold": "x", "group": ""}
+        facts |= {"target": 0.0 if name == "full" else 0.7, "n": 50}
+        rows.append({**facts, "dataset": "validation", "case": "all", "domain": "in-domain", "value": 0.95})
+        rows.append({**facts, "dataset": "hard", "case": "all", "domain": "challenge", "value": float(np.mean(values))})
+        for case, value in zip(("if", "swap"), values, strict=True):
+            rows.append({**facts, "dataset": "hard", "case": case, "domain": "challenge", "value": value})
+    return pd.DataFrame(rows)
+
+
+def test_a_search_is_comparable_within_a_factor_or_within_the_noise_of_the_best_of_its_size() -> None:
+    held = pd.Series({"a": 0.10, "b": 0.15, "c": 0.151, "d": 0.001, "e": 0.006, "f": 0.0061})
+    targets = pd.Series({"a": 0.7, "b": 0.7, "c": 0.7, "d": 0.5, "e": 0.5, "f": 0.5})
+    assert comparable(held, targets).to_dict() == {"a": True, "b": True, "c": False, "d": True, "e": True, "f": False}
+
+
+CASES = [[0.80, 0.50], [0.78, 0.40], [0.60, 0.45], [0.10, 0.44]]
+HELD = pd.Series([0.02, 0.025, 0.06, 0.2], NAMES)
+
+
+def test_the_spread_that_goes_with_kl() -> None:
+    row = convergence(accuracy(CASES), HELD, TARGETS).iloc[0]
+    assert (row["searches"], row["comparable"]) == (4, 2)
+    assert row["ratio"] == pytest.approx(10)
+    assert row["rho"] == pytest.approx(spearmanr(HELD, np.mean(CASES, 1))[0]) == pytest.approx(-1)
+    assert row["gap"] == pytest.approx(0.70)
+    assert row["gap_comparable"] == row["gap_best_half"] == pytest.approx(0.10)
+
+
+def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
+    table = accuracy(CASES)
+    tables = {"spread": spread(table, comparable(HELD, TARGETS)), "convergence": convergence(table, HELD, TARGETS)}
+    said = finding(tables, "m")
+    assert said.headline.startswith("Not all searches have converged (at 70 % removed)")
+    assert "by up to 10 points" in said.headline
+    assert "2 of 4 searches ended within 1.5 times the lowest KL" in said.points[0]
+    assert "The others are unfinished searches" in said.points[0]
+
+
+def test_where_all_have_converged_nothing_is_warned_of() -> None:
+    table, held = accuracy(CASES), pd.Series([0.02, 0.025, 0.021, 0.022], NAMES)
+    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS)}
+    said = finding(tables, "m")
+    assert said.headline.startswith("Subnetworks of m that are equal in domain differ by up to 70 points")
+    assert "4 of 4 searches" in said.points[0]
+    assert "unfinished" not in said.points[0]
