@@ -33,7 +33,7 @@ TRIED = 6  # exchanges that a round runs for real, beside one of two and one of 
 TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
-PATIENCE = 2  # rounds in a row that win nothing on held-out texts
+PATIENCE, FAILURES = 4, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
 BATCH = 32  # examples per backward pass
 ROW = ("kl", "examples", "held")
 SCREEN = 320  # texts of the largest KL that are run again before each round, and as many that were not for longest
@@ -132,6 +132,7 @@ class Exchanged:
     held_weights: np.ndarray  # and what each stands for
     round: int = 0
     stale: int = 0  # rounds since held-out KL last fell
+    failed: int = 0  # rounds since an exchange was made: the next one tries what is predicted next best
     done: bool = False
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # of the trajectory: kl, examples, held
 
@@ -143,7 +144,7 @@ class Exchanged:
         return cls(mask.vector, mask.vector, value, known, never, np.zeros(len(mask.vector)), rows, weights)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        numbers = np.array([self.best_held, self.round, self.stale, self.done])
+        numbers = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
         rows = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
         same = {
             name: getattr(self, name) for name in ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
@@ -152,10 +153,20 @@ class Exchanged:
 
     @classmethod
     def from_arrays(cls, saved: Mapping[str, np.ndarray]) -> Exchanged:
-        best_held, count, stale, done = saved["numbers"].tolist()
+        best_held, *counts, done = saved["numbers"].tolist()
+        count, stale, failed = map(int, counts)
         rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved["rows"].tolist())
         same = {name: array for name, array in saved.items() if name not in ("numbers", "rows")}
-        return cls(**same, best_held=best_held, round=int(count), stale=int(stale), done=bool(done), rows=rows)
+        return cls(**same, best_held=best_held, round=count, stale=stale, failed=failed, done=bool(done), rows=rows)
+
+
+def chosen(state: Exchanged, held: Texts) -> tuple[Mask, float]:
+    """Of the last mask and the best by the held-out texts of the rounds, the better on all held-out texts; and its KL."""
+    units = held.model.units
+    masks = {vector.tobytes(): units.from_vector(vector) for vector in (state.best, state.vector)}
+    judged = [(float(held.kl_of(mask).mean()), mask) for mask in masks.values()]
+    value, mask = min(judged, key=lambda pair: pair[0])
+    return mask, value
 
 
 def exchange_round(
@@ -185,8 +196,9 @@ def exchange_round(
         if closed.sum() == 1 and got > hoped + now:
             penalty[closed] = np.maximum(penalty[closed], got - hoped)
     best, judged = int(value.argmin()), np.nan
+    failed = state.failed + 1
     if value[best] <= now - max(GAIN * now, LEAST):
-        known[rows] = found[best]
+        known[rows], failed = found[best], 0
         state = replace(state, vector=tried[best])
         judged = float((held.take(state.held_rows).kl_of(units.from_vector(state.vector)) * state.held_weights).sum())
     better = judged < state.best_held
@@ -201,7 +213,8 @@ def exchange_round(
         penalty=penalty,
         round=state.round + 1,
         stale=stale,
-        done=stale >= PATIENCE,
+        failed=failed,
+        done=stale >= PATIENCE or failed >= FAILURES,
         rows=(*state.rows, row),
     )
 
@@ -219,7 +232,10 @@ def proposals(
             break
         pairs = np.stack([np.repeat(leave, len(enter)), np.tile(enter, len(leave))], 1)  # (pair, 2)
         guess = predicted_kl(at, full, weight, pairs, len(vector)) + state.penalty[pairs[:, 0]]
-        order = np.argsort(guess, kind="stable")[: TRIED if together == 0 else 1]
+        order = np.argsort(guess, kind="stable")
+        order = order[state.failed * TRIED :][:TRIED] if together == 0 else order[:1]
+        if not len(order):
+            break
         for pair in pairs[order]:
             changed = vector.copy()
             changed[pair] = ~changed[pair]

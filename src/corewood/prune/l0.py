@@ -29,7 +29,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Units
 from corewood.model.reference import Progress, Reference, no_progress
-from corewood.prune.exchange import Exchanged, Texts, exchange_round, weighted
+from corewood.prune.exchange import Exchanged, Texts, chosen, exchange_round, weighted
 from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
@@ -216,6 +216,7 @@ def l0_search(
     search_on = Texts.of(model, sample, reference, seen, ablate)
     masks = [final_mask(log_alpha, model.units, settings)]
     ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back, as the sizes below
+    judged: dict[Mask, float] = {}  # on all held-out texts
     with frozen(model, dropout=False):
         for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
             inside = masks[0].vector if place else np.zeros(len(model.units), bool)
@@ -234,10 +235,10 @@ def l0_search(
                 rounds = sum(len(one.rows) for one in state.exchanged)
                 progress(min(total, settings.gradient_steps + ROUND_STEPS * rounds), total)
                 tell(state)
-            masks[0] = model.units.from_vector(state.exchanged[place].best)
-    return Found(
-        tuple(masks), tuple(float(held.kl_of(mask).mean()) for mask in masks), log_alpha, trajectory_of(state, settings)
-    )
+            masks[0], value = chosen(state.exchanged[place], held)
+            judged[masks[0]] = value
+    values = tuple(judged[mask] if mask in judged else float(held.kl_of(mask).mean()) for mask in masks)
+    return Found(tuple(masks), values, log_alpha, trajectory_of(state, settings))
 
 
 def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Texts) -> Exchanged:
@@ -247,7 +248,8 @@ def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Tex
     if sparser is None:
         order = np.argsort(-np.where(masks[0].vector, log_alpha, -np.inf), kind="stable")
         sparser = units.from_vector(np.isin(np.arange(len(units)), order[: max(1, round(SPARSER * len(masks[0])))]))
-    rows, weights = weighted(held.kl_of(sparser), 2 * LOOK, LOOK, np.random.default_rng(0x4E))
+    break_first = held.kl_of(sparser) + held.kl_of(masks[0])
+    rows, weights = weighted(break_first, LOOK, LOOK, np.random.default_rng(0x4E))
     return Exchanged.start(masks[0], known, held, rows, weights)
 
 

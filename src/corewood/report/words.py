@@ -67,8 +67,9 @@ def convergence_points(tables: Tables) -> list[str]:
             continue
         size = f"With {100 * row['target']:g} % removed"
         text = (
-            f"{size}, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within {RATIO:g} times the lowest KL from the "
-            f"full model on held-out texts (or {NOISE:g} nats of it); it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
+            f"{size}, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within {RATIO:g} times the lowest "
+            f"KL from the full model on held-out texts (or {NOISE:g} nats of it); "
+            f"it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
         )
         if row["comparable"] < row["searches"]:
             text += " The others are unfinished searches; steps: auto goes on until they are done."
