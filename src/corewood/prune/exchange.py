@@ -176,7 +176,7 @@ def exchange_round(
     units = texts.model.units
     mask, known, seen = units.from_vector(state.vector), state.known.copy(), state.seen.copy()
     worst = np.argsort(-known, kind="stable")
-    most = round(SCREEN * budget)
+    most = max(1, round(SCREEN * budget))
     oldest = worst[most:][np.argsort(seen[worst[most:]], kind="stable")][:most]
     again = np.r_[worst[:most], oldest]
     known[again], seen[again] = texts.take(again).kl_of(mask), state.round

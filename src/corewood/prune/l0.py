@@ -178,7 +178,7 @@ class Found:
 
 def held_out(count: int) -> tuple[np.ndarray, np.ndarray]:
     """(texts to search on, texts held out) of a sample: the same for every seed and size. Very few texts are both."""
-    if count < 4:
+    if count < 8:  # resampled values need two examples
         return np.arange(count), np.arange(count)
     order = np.random.default_rng(0x4E).permutation(count)
     kept = min(HELD_OUT, count // 4)
