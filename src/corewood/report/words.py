@@ -73,7 +73,7 @@ def convergence_points(tables: Tables) -> list[str]:
         )
         if row["comparable"] < row["searches"]:
             text += " The others are unfinished searches; steps: auto goes on until they are done."
-        if pd.notna(row["rho"]):
+        if pd.notna(row["rho"]) and row["searches"] > 4:  # of fewer, a rank correlation says nothing
             text += f" Spearman's rho of KL and accuracy on the cases is {row['rho']:+.2f}".replace("-", "\u2212")
             text += f" (p = {row['p']:.2g})"
             if pd.notna(row["gap_best_half"]):
