@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from corewood.analyse.convergence import comparable
 from corewood.analyse.generalisation import SEARCH, dynamics, spread
 from corewood.analyse.heads import frequencies
 from corewood.store.store import Store
@@ -33,7 +32,6 @@ from corewood.study.tables_masks import (
     masks_table,
     rank_table,
     sizes_table,
-    targets,
     trajectories_table,
 )
 
@@ -57,7 +55,7 @@ def collect_core(results: Results) -> Tables:
         "masks": masks_table,
         "sizes": sizes_table,
         "convergence": convergence_table,
-        "spread": lambda r: spread(r.accuracy, comparable(r.held, targets(r))) if r.judged else None,
+        "spread": lambda r: spread(r.accuracy, r.comparable) if r.judged else None,
         "differences": differences_table,
         "variance": variance_table,
         "size_effect": size_effect_table,

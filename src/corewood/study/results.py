@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corewood.analyse.convergence import comparable
 from corewood.analyse.core import core
 from corewood.analyse.generalisation import SEARCH, full_model
 from corewood.data.labels import fold_classes
@@ -59,6 +60,16 @@ class Results:
             assert row.search is not None
             found[row.name] = float(self.store.get("search", row.search.key).meta["held"][row.place])
         return pd.Series(found, dtype=float)
+
+    @cached_property
+    def targets(self) -> pd.Series:
+        """The sparsity asked for, by the name of the subnetwork."""
+        return pd.Series({row.name: row.target for row in self.found}, dtype=float)
+
+    @cached_property
+    def comparable(self) -> pd.Series:
+        """Whether the search of each subnetwork ended as well as the best of its size."""
+        return comparable(self.held, self.targets)
 
     @cached_property
     def core(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.convergence import comparable, convergence
+from corewood.analyse.convergence import convergence
 from corewood.analyse.core import Core, core
 from corewood.analyse.generalisation import SEARCH
 from corewood.analyse.heads import agreement, frequencies, overlap, rank_correlations
@@ -40,20 +40,14 @@ def sizes_table(results: Results) -> pd.DataFrame | None:
     table = pd.DataFrame([whole, *rows])
     table["held_kl"] = table["subnetwork"].map(results.held)
     table["held_best"] = table["held_kl"].groupby(table["target"]).transform("min")
-    return table.assign(
-        comparable=table["subnetwork"].map(comparable(results.held, targets(results))).fillna(False).astype(bool)
-    )
-
-
-def targets(results: Results) -> pd.Series:
-    return pd.Series({r.name: r.target for r in results.found}, dtype=float)
+    return table.assign(comparable=table["subnetwork"].isin(results.comparable.index[results.comparable]))
 
 
 def convergence_table(results: Results) -> pd.DataFrame | None:
     """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
     if not results.judged:
         return None
-    return convergence(results.accuracy, results.held, targets(results))
+    return convergence(results.accuracy, results.held, results.targets)
 
 
 def core_table(results: Results) -> pd.DataFrame | None:
