@@ -1,8 +1,9 @@
 """How long must a search be? KL of the final mask on texts it has not seen, against the examples it has.
 
-    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,100,200,400] [--auto 1,2]
+    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2]
 
-Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves. Three
+Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, and those
+of a path give both sizes. Three
 columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was not
 trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is
 done is kept in FOLDER and not done again.
@@ -14,7 +15,7 @@ import argparse
 import json
 import time
 from importlib.resources import files
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from corewood.evaluate.metrics import kl
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
-from corewood.model.reference import Reference, no_progress
+from corewood.model.reference import no_progress
 from corewood.prune.l0 import l0_search
 from corewood.spec import L0, SourceSpec
 from corewood.store.store import Store
@@ -39,6 +40,7 @@ from corewood.study.run import Silent, store_data
 from corewood.study.work import read_encoded, read_reference
 from corewood.study_file import parse_study
 
+SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
 MNLI = """
 name: mnli
@@ -100,21 +102,22 @@ class Bench:
         }
 
 
-def one(bench: Bench, settings: L0, seed: int) -> dict[str, Any]:
-    reference: Reference = bench.reference
+def one(bench: Bench, settings: L0, seed: int) -> list[dict[str, Any]]:
+    """A row per size; what a path cost stands in each of its rows."""
     start = time.process_time()
-    found = l0_search(bench.model, bench.sample, reference, settings, seed)
+    found = l0_search(bench.model, bench.sample, bench.reference, settings, seed)
     seconds = time.process_time() - start
     gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
-    return {
+    cost = {
         "examples": gradient,
         "rounds": int((found.trajectory["round"] > 0).sum()),
         "forward": int(found.trajectory["examples"].max()) - gradient,
         "seconds": round(seconds, 1),
-        "held out": found.held[-1],
-        **bench.judge(found.mask),
-        "mask": found.mask.vector.astype(int).tolist(),
     }
+    return [
+        {"sparsity": sparsity, **cost, "held out": held, **bench.judge(mask), "mask": mask.vector.astype(int).tolist()}
+        for sparsity, mask, held in zip(settings.targets, found.masks, found.held, strict=True)
+    ]
 
 
 def summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -139,7 +142,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--fixed", default="32,64,100,200,400")
+    parser.add_argument("--fixed", default="32,64,200,400,1600")
     parser.add_argument("--auto", default="1,2", help="factors on the budget of an auto search")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
@@ -150,17 +153,25 @@ def main() -> None:
         kept = given.store / f"{name}.jsonl"
         rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
         bench = Bench(name, study, given.store, given.data if name == "MNLI" else None)
-        searches = [("auto" if f == "1" else f"auto x {f}", dict(budget=float(f))) for f in given.auto.split(",") if f]
-        searches += [(f"{steps} steps", dict(steps=int(steps))) for steps in given.fixed.split(",") if steps]
-        for how, more in searches:
-            for sparsity in (0.5, 0.7):
-                for seed in range(given.seeds):
-                    what = {"sparsity": sparsity, "search": how, "seed": seed}
-                    if any(what.items() <= row.items() for row in rows):
-                        continue
-                    rows.append(what | one(bench, L0(sparsity=sparsity, **more), seed))  # type: ignore[arg-type]
-                    with kept.open("a") as file:
-                        file.write(json.dumps(rows[-1]) + "\n")
+        searches: list[tuple[str, dict[str, Any]]] = []
+        for factor in filter(None, given.auto.split(",")):
+            how = "auto" if factor == "1" else f"auto x {factor}"
+            searches += [(how, dict(sparsity=size, budget=float(factor))) for size in SIZES]
+            searches.append((f"{how}, path", dict(sparsity=SIZES[-1], path=SIZES[:-1], budget=float(factor))))
+        searches += [
+            (f"{steps} steps", dict(sparsity=size, steps=int(steps)))
+            for steps in given.fixed.split(",")
+            if steps
+            for size in SIZES
+        ]
+        for (how, settings), seed in product(searches, range(given.seeds)):
+            what = {"search": how, "seed": seed}
+            if any((what | {"sparsity": settings["sparsity"]}).items() <= row.items() for row in rows):
+                continue
+            made = [what | row for row in one(bench, L0(**settings), seed)]
+            rows += made
+            with kept.open("a") as file:
+                file.write("".join(json.dumps(row) + "\n" for row in made))
         print(f"\n{name}, KL in nats, lowest to highest over {given.seeds} seeds")
         print(summary(rows).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
 

@@ -13,6 +13,7 @@ from corewood.report.words import finding
 
 NAMES = [f"l0-70-s{i}" for i in range(4)]
 TARGETS = pd.Series(0.7, NAMES)
+ENDED = pd.Series(False, NAMES)
 
 
 def accuracy(cases: list[list[float]]) -> pd.DataFrame:
@@ -39,7 +40,7 @@ HELD = pd.Series([0.02, 0.025, 0.06, 0.2], NAMES)
 
 
 def test_the_spread_that_goes_with_kl() -> None:
-    row = convergence(accuracy(CASES), HELD, TARGETS).iloc[0]
+    row = convergence(accuracy(CASES), HELD, TARGETS, ENDED).iloc[0]
     assert (row["searches"], row["comparable"]) == (4, 2)
     assert row["ratio"] == pytest.approx(10)
     assert row["rho"] == pytest.approx(spearmanr(HELD, np.mean(CASES, 1))[0]) == pytest.approx(-1)
@@ -49,18 +50,26 @@ def test_the_spread_that_goes_with_kl() -> None:
 
 def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
     table = accuracy(CASES)
-    tables = {"spread": spread(table, comparable(HELD, TARGETS)), "convergence": convergence(table, HELD, TARGETS)}
+    tables = {"spread": spread(table, comparable(HELD, TARGETS)), "convergence": convergence(table, HELD, TARGETS, ENDED)}
     said = finding(tables, "m")
     assert said.headline.startswith("Not all searches have converged (at 70 % removed)")
     assert "by up to 10 points" in said.headline
     assert "2 of 4 searches ended within 1.5 times the lowest KL" in said.points[0]
     assert "The others are unfinished searches" in said.points[0]
+    assert "None ended by itself" in said.points[0]
 
 
 def test_where_all_have_converged_nothing_is_warned_of() -> None:
     table, held = accuracy(CASES), pd.Series([0.02, 0.025, 0.021, 0.022], NAMES)
-    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS)}
+    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS, ~ENDED)}
     said = finding(tables, "m")
     assert said.headline.startswith("Subnetworks of m that are equal in domain differ by up to 70 points")
-    assert "4 of 4 searches" in said.points[0]
-    assert "unfinished" not in said.points[0]
+    assert "4 of 4 searches" in said.points[-1]
+    assert "unfinished" not in said.points[-1]
+    assert "ended by itself" not in said.points[-1]
+
+
+def test_searches_that_are_equally_unfinished_are_not_taken_for_done() -> None:
+    table, held = accuracy(CASES), pd.Series([0.20, 0.25, 0.21, 0.22], NAMES)
+    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS, ENDED)}
+    assert "None ended by itself: more search may lower it" in finding(tables, "m").points[0]

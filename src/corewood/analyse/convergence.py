@@ -22,9 +22,9 @@ def comparable(held: pd.Series, targets: pd.Series) -> pd.Series:
     return (held <= RATIO * lowest) | (held <= lowest + NOISE)
 
 
-def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series) -> pd.DataFrame:
-    """One row per size: how KL is spread over searches, its rank correlation with accuracy on the cases, and the widest gap on
-    a case among all, among the comparable ones and among the best half."""
+def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series, ended: pd.Series) -> pd.DataFrame:
+    """One row per size: how many searches ended by themselves, how their KL is spread, its rank correlation with accuracy on
+    the cases, and the widest gap on a case among all, among the comparable ones and among the best half."""
     rows = judged(subnetworks(accuracy))
     cases = rows[rows["domain"] == "challenge"]
     wide = cases.pivot_table(index="subnetwork", columns=["dataset", "case"], values="value", sort=False)
@@ -42,6 +42,7 @@ def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series) -> 
             {
                 "target": float(str(target)),
                 "searches": len(kls),
+                "ended": int(ended[kls.index].sum()),
                 "comparable": int(fine[kls.index].sum()),
                 "lowest": float(kls.min()),
                 "highest": float(kls.max()),

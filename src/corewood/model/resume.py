@@ -21,6 +21,7 @@ from corewood.model.gates import Gates, Means, ablated_values, gated, hooked, mi
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
+from corewood.model.slim import subnetwork
 from corewood.spec import Ablation
 
 ROWS, TOGETHER = 8, 12  # examples, and variants of them, per call; measured on MiniLM: larger batches leave the cache
@@ -71,6 +72,42 @@ def variants(
         done += len(indices)
         progress(done, len(examples))
     return logits
+
+
+@torch.inference_mode()
+def slim_variants(
+    model: Model, masks: Sequence[Mask], examples: Encoded, base: Mask, ablate: Ablation = "mean", means: Means | None = None
+) -> np.ndarray:
+    """As `variants`, one mask after another, each without its closed units: faster where most of `base` is closed."""
+    batches = [(rows, examples.batch(rows, model.device)) for rows in by_length(examples.lengths)]
+    logits = np.zeros((len(masks), len(examples), len(model.labels)), np.float32)
+    below, whole = [], np.zeros(logits.shape[1:], np.float32)
+    with subnetwork(model, base, ablate, means) as call:
+        for rows, batch in batches:
+            with recorded(model) as outputs:
+                whole[rows] = call(**batch).logits.float().cpu().numpy()
+            below.append(outputs)
+    for place, mask in enumerate(masks):
+        layer = first_change(mask, base)
+        if layer == model.units.layers:
+            logits[place] = whole
+            continue
+        with subnetwork(model, mask, ablate, means) as call:
+            for (rows, batch), outputs in zip(batches, below, strict=True):
+                with given_below(model, outputs, layer):
+                    logits[place, rows] = call(**batch).logits.float().cpu().numpy()
+    return logits
+
+
+@contextmanager
+def given_below(model: Model, below: list[Any], first: int) -> Iterator[None]:
+    """Inside, layers below `first` give what is in `below` and compute nothing."""
+    with ExitStack() as stack:
+        for i in range(first):
+            lower = model.layers[i]
+            lower.forward = lambda *_args, output=below[i], **_kwargs: output
+            stack.callback(delattr, lower, "forward")
+        yield
 
 
 @contextmanager
@@ -135,10 +172,7 @@ def resumed(
         gates.mlps.index_fill(1, torch.tensor(first, device=model.device), 1).repeat_interleave(rows, 0),
     )
     with ExitStack() as stack:
-        for i in range(first):
-            lower = model.layers[i]
-            lower.forward = lambda *_args, output=below[i], **_kwargs: output
-            stack.callback(delattr, lower, "forward")
+        stack.enter_context(given_below(model, below, first))
         stack.callback(layer.register_forward_pre_hook(one_variant, with_kwargs=True).remove)
         stack.callback(layer.register_forward_hook(all_variants).remove)
         if bool((gates.heads[:, first] < 1).any()):

@@ -25,7 +25,8 @@ from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Reference
-from corewood.model.resume import variants
+from corewood.model.resume import slim_variants, variants
+from corewood.model.slim import can_slim
 from corewood.spec import Ablation
 
 CLASSES = 4  # of many classes, those that hold the most probability are linearised; the others move with the first
@@ -33,10 +34,10 @@ TRIED = 6  # exchanges that a round runs for real, beside one of two and one of 
 TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
-PATIENCE, FAILURES = 4, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
+PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
 BATCH = 32  # examples per backward pass
 ROW = ("kl", "examples", "held")
-SCREEN = 320  # texts of the largest KL that are run again before each round, and as many that were not for longest
+SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
 TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
 
 
@@ -68,7 +69,8 @@ class Texts:
         """(mask, example) of masks that differ little from one."""
         if self.ablate == "resample":  # values come from other rows of the batch: nothing can be shared
             return np.stack([self.kl_of(mask) for mask in masks])
-        return kl(self.full, variants(self.model, masks, self.examples, base, self.ablate, self.means))
+        run = slim_variants if can_slim(self.model, self.ablate) else variants
+        return kl(self.full, run(self.model, masks, self.examples, base, self.ablate, self.means))
 
 
 def weighted(divergence: np.ndarray, top: int, rest: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -178,9 +180,8 @@ def exchange_round(
     worst = np.argsort(-known, kind="stable")
     most = max(1, round(SCREEN * budget))
     oldest = worst[most:][np.argsort(seen[worst[most:]], kind="stable")][:most]
-    again = np.r_[worst[:most], oldest]
+    again = np.r_[worst[:most], oldest] if state.round else worst  # all
     known[again], seen[again] = texts.take(again).kl_of(mask), state.round
-    known[seen < 0] = 0.0  # soft gates give more KL than hard masks do: what was never run waits for its turn
     rows, weight = weighted(known, max(1, round(TOP * budget)), max(1, round(REST * budget)), rng)
     here = texts.take(rows)
     linear = linearise(here, mask)

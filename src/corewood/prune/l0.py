@@ -167,6 +167,7 @@ class Found:
 
     masks: tuple[Mask, ...]
     held: tuple[float, ...]  # of each, the KL on all held-out texts
+    ended: tuple[bool, ...]  # of each, whether no exchange was left to make; a search stopped at its last step has not
     log_alpha: np.ndarray  # (unit,)
     trajectory: pd.DataFrame = field(repr=False)  # one row per step, then one per round of exchanges
 
@@ -238,7 +239,8 @@ def l0_search(
             masks[0], value = chosen(state.exchanged[place], held)
             judged[masks[0]] = value
     values = tuple(judged[mask] if mask in judged else float(held.kl_of(mask).mean()) for mask in masks)
-    return Found(tuple(masks), values, log_alpha, trajectory_of(state, settings))
+    ended = tuple(one.done for one in state.exchanged[::-1]) if settings.auto else (False,) * len(masks)
+    return Found(tuple(masks), values, ended, log_alpha, trajectory_of(state, settings))
 
 
 def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Texts) -> Exchanged:

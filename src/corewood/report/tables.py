@@ -92,9 +92,10 @@ def convergence_table(tables: Tables) -> str | None:
         return None
     formats: Formats = dict.fromkeys(("gap", "gap_comparable", "gap_best_half", "target"), share)
     formats = {**formats, **dict.fromkeys(("lowest", "highest"), nats), "ratio": "{:.1f}".format}
-    formats = {**formats, "rho": "{:+.2f}".format, "p": significant, "searches": whole, "comparable": whole}
+    formats = {**formats, "rho": "{:+.2f}".format, "p": significant, "searches": whole, "ended": whole, "comparable": whole}
     names = {
         "target": "sparsity",
+        "ended": "ended by themselves",
         "lowest": "lowest KL",
         "highest": "highest KL",
         "ratio": "highest / lowest",

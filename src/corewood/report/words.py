@@ -38,10 +38,11 @@ def finding(tables: Tables, model: str) -> Finding:
     if "spread" not in tables:
         return Finding("No subnetwork could be judged.", ["None has a full model to stand beside; see the holes below."])
     spread = tables["spread"]
-    points = [*convergence_points(tables)]
-    points += [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
+    points = [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
     points += [*difference_point(tables), *core_point(tables), *size_point(tables), *ablation_point(tables)]
     points += attention_point(tables)
+    doubts, calm = convergence_points(tables)
+    points = [*doubts, *points, *calm]
     return Finding(unfinished(tables) + headline(spread, model), points)
 
 
@@ -57,22 +58,23 @@ def unfinished(tables: Tables) -> str:
     return f"Not all searches have converged (at {sizes} removed): what follows compares only those that have. "
 
 
-def convergence_points(tables: Tables) -> list[str]:
-    """How the searches of each size ended, and whether their spread goes with that."""
-    if "convergence" not in tables:
-        return []
-    points = []
-    for _, row in tables["convergence"].iterrows():
+def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
+    """(where searches are not done, where they are): how those of each size ended, and whether their spread goes with that."""
+    doubts, calm = [], []
+    for _, row in tables["convergence"].iterrows() if "convergence" in tables else ():
         if row["searches"] < 2:
             continue
-        size = f"With {100 * row['target']:g} % removed"
         text = (
-            f"{size}, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within {RATIO:g} times the lowest "
-            f"KL from the full model on held-out texts (or {NOISE:g} nats of it); "
+            f"With {100 * row['target']:g} % removed, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within "
+            f"{RATIO:g} times the lowest KL from the full model on held-out texts (or {NOISE:g} nats of it); "
             f"it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
         )
+        done = row["comparable"] == row["ended"] == row["searches"]
         if row["comparable"] < row["searches"]:
-            text += " The others are unfinished searches; steps: auto goes on until they are done."
+            text += " The others are unfinished searches."
+        if row["ended"] < row["searches"]:
+            ended = f"Only {row['ended']:.0f}" if row["ended"] else "None"
+            text += f" {ended} ended by itself: more search may lower it, and steps: auto goes on until nothing does."
         if pd.notna(row["rho"]) and row["searches"] > 4:  # of fewer, a rank correlation says nothing
             text += f" Spearman's rho of KL and accuracy on the cases is {row['rho']:+.2f}".replace("-", "\u2212")
             text += f" (p = {row['p']:.2g})"
@@ -80,8 +82,8 @@ def convergence_points(tables: Tables) -> list[str]:
                 best = f"{100 * row['gap_best_half']:.0f} of the {100 * row['gap']:.0f} points"
                 text += f"; the best half by KL still has {best} of the widest gap on a case"
             text += "."
-        points.append(text)
-    return points
+        (calm if done else doubts).append(text)
+    return doubts, calm
 
 
 def largest(rows: pd.DataFrame, by: pd.Series) -> pd.Series:

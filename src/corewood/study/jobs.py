@@ -130,7 +130,7 @@ def do_search(work: Work) -> dict[str, Any]:
     write_masks(found.masks, work.folder)
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
-    return {"units": [len(mask) for mask in found.masks], "held": list(found.held)}
+    return {"units": [len(mask) for mask in found.masks], "held": list(found.held), "ended": list(found.ended)}
 
 
 def do_predict(work: Work) -> dict[str, Any]:

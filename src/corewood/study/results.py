@@ -55,11 +55,19 @@ class Results:
     @cached_property
     def held(self) -> pd.Series:
         """The KL of each searched mask on texts held out of its search."""
+        return self.of_searches("held").astype(float)
+
+    @cached_property
+    def ended(self) -> pd.Series:
+        """Whether each mask's search ended by itself."""
+        return self.of_searches("ended").astype(bool)
+
+    def of_searches(self, fact: str) -> pd.Series:
         found = {}
         for row in self.found:
             assert row.search is not None
-            found[row.name] = float(self.store.get("search", row.search.key).meta["held"][row.place])
-        return pd.Series(found, dtype=float)
+            found[row.name] = self.store.get("search", row.search.key).meta[fact][row.place]
+        return pd.Series(found, dtype=object)
 
     @cached_property
     def targets(self) -> pd.Series:

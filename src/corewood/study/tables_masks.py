@@ -39,6 +39,7 @@ def sizes_table(results: Results) -> pd.DataFrame | None:
     ]
     table = pd.DataFrame([whole, *rows])
     table["held_kl"] = table["subnetwork"].map(results.held)
+    table["ended"] = table["subnetwork"].map(results.ended)
     table["held_best"] = table["held_kl"].groupby(table["target"]).transform("min")
     return table.assign(comparable=table["subnetwork"].isin(results.comparable.index[results.comparable]))
 
@@ -47,7 +48,7 @@ def convergence_table(results: Results) -> pd.DataFrame | None:
     """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
     if not results.judged:
         return None
-    return convergence(results.accuracy, results.held, results.targets)
+    return convergence(results.accuracy, results.held, results.targets, results.ended)
 
 
 def core_table(results: Results) -> pd.DataFrame | None:
