@@ -60,7 +60,8 @@ def unfinished(tables: Tables) -> str:
 
 def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
     """(where searches are not done, where they are): how those of each size ended, and whether their spread goes with that."""
-    doubts, calm = [], []
+    doubts: list[str] = []
+    calm: list[str] = []
     for _, row in tables["convergence"].iterrows() if "convergence" in tables else ():
         if row["searches"] < 2:
             continue
