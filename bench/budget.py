@@ -32,13 +32,12 @@ from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.reference import no_progress
 from corewood.prune.l0 import l0_search
-from corewood.spec import L0, SourceSpec
+from corewood.spec import L0, SourceSpec, parse_study
 from corewood.store.store import Store
-from corewood.study.jobs import execute
+from corewood.study.entries import read_encoded, read_reference
 from corewood.study.plan import make_plan
 from corewood.study.run import Silent, store_data
-from corewood.study.work import read_encoded, read_reference
-from corewood.study_file import parse_study
+from corewood.study.work import execute
 
 SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
@@ -50,7 +49,7 @@ task:
   train: {{path: {data}/mnli/train_part.jsonl, layout: mnli}}
   validation: {{path: {data}/mnli/dev_matched.jsonl, layout: mnli, limit: 600}}
 fine_tune: {{steps: 600, learning_rate: 1.0e-4, warmup: 30, threads: 2}}
-search: {{sparsity: 0.5, seeds: 1}}
+prune: {{l0: {{sparsity: 0.5, seeds: 1}}}}
 sample: 3072
 """
 
@@ -63,25 +62,19 @@ class Bench:
         plan = make_plan(parse_study(study, name, None), Path())
         for split, job in plan.data.items():
             store_data(plan, split, job, store, Silent())
-        made = {}
-        for job in plan.jobs:
-            if job.kind in ("encode", "fine_tune", "reference") and job.kind + job.title not in made:
-                execute(job, store, no_progress)
-                made[job.kind + job.title] = job
+        (model,) = plan.models.values()
+        texts_job, reference_job = model.task.encoded["train"], model.reference(model.last)
+        for job in (texts_job, model.tuned["fine_tune"], reference_job):
+            execute(job, store, no_progress)
         torch.set_num_threads(1)
-        tuned = next(j for j in made.values() if j.kind == "fine_tune")
-        last = plan.spec.fine_tune.last  # type: ignore[union-attr]
-        entry = store.get("fine_tune", tuned.key)
-        length = plan.spec.model.max_length
+        entry = store.get("fine_tune", model.tuned["fine_tune"].key)
         self.model: Model = load(
-            str(entry.path(f"step-{last}")), tokenizer=str(entry.path("tokenizer")), max_length=length
-        )  # fmt: skip
-        rows, self.reference = next(
-            read_reference(store.get("reference", j.key))
-            for j in made.values()
-            if j.kind == "reference" and j.params["step"] == last
+            str(entry.path(f"step-{model.last}")),
+            tokenizer=str(entry.path("tokenizer")),
+            max_length=plan.spec.model.max_length,
         )
-        texts = read_encoded(store.get("encode", next(j.key for t, j in made.items() if t.endswith("encode train"))))
+        rows, self.reference = read_reference(store.get("reference", reference_job.key))
+        texts = read_encoded(store.get("encode", texts_job.key))
         self.sample = texts.take(rows)
         other = np.setdiff1d(np.arange(len(texts)), rows)[:NEW]
         new = overlap(seed=123, train=10, validation=NEW, per_case=1, counter=0.06).validation

@@ -24,7 +24,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model, wrap
 from corewood.prune.importance import importance_scores
 from corewood.prune.magnitude import pruner
-from corewood.spec_lottery import Importance
+from corewood.spec.ways import Importance
 
 BATCH = 32
 SETTINGS = Importance.model_validate({"per": "batch", "batch": BATCH})

@@ -11,11 +11,10 @@ import tiny
 import yaml
 
 from corewood.data.overlap import overlap
-from corewood.spec import StudySpec
+from corewood.spec import StudySpec, read_study
 from corewood.store.store import Store
 from corewood.study.engines import Engine, Inline
 from corewood.study.run import Outcome, run_study
-from corewood.study_file import read_study
 
 COLUMNS = {"text": ["first", "second"], "label": "label"}
 # everything a study can ask for, small
@@ -48,7 +47,7 @@ def write_study(folder: Path, **changes: Any) -> Path:
             "challenge": {"cases": {"path": "cases.parquet", **COLUMNS, "case": "case", "group": "group"}},
         },
         "fine_tune": {"steps": 30, "batch": 16, "learning_rate": 1e-3, "checkpoints": [0, 10]},
-        "search": {"sparsity": [0.4, 0.7], "seeds": 2, "settings": {"steps": 10, "batch": 8}},
+        "prune": {"l0": {"sparsity": [0.4, 0.7], "seeds": 2, "settings": {"steps": 10, "batch": 8}}},
         "sample": 100,
         **changes,
     }
@@ -65,6 +64,11 @@ def run(path: Path, store: Path, *changes: str, engine: Engine | None = None, li
     return run_study(spec_of(path, *changes), path.parent, Store(store), engine or Inline(), listener)
 
 
+def holes(outcome: Outcome) -> dict[str, str]:
+    """Title of a job -> why it has no result."""
+    return {outcome.plan.jobs[key].title: reason for key, reason in outcome.holes.items()}
+
+
 def table_bytes(outcome: Outcome) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted((outcome.report / "tables").iterdir())}
 
@@ -76,12 +80,14 @@ def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 LOTTERY: dict[str, Any] = {
-    "fine_tune": {"steps": 24, "batch": 16, "learning_rate": 1e-3},
-    "seeds": [1, 2],
-    "importance": {"prune": ["both", "heads", "mlps"], "threshold": 0.8},
-    "magnitude": {"threshold": 0.8},
+    "fine_tune": {"steps": 24, "batch": 16, "learning_rate": 1e-3, "seeds": [1, 2]},
+    "prune": {
+        "l0": {"sparsity": 0.4, "seeds": 1, "settings": {"steps": 6, "batch": 8}},
+        "importance": [{"prune": ["both", "heads", "mlps"], "threshold": 0.8}, {"like": "l0"}],
+        "magnitude": [{"threshold": 0.8}, {"like": "l0"}],
+        "random": {"like": "l0"},
+    },
     "tickets": {"random": 1, "longer": [3], "untrained": True, "super_survivors": True},
-    "methods": {"sparsity": 0.4, "seeds": 1, "settings": {"steps": 6, "batch": 8}},
     "patterns": {"examples": 6, "maps": 100, "steps": 10},
     "sample": 60,
 }
@@ -106,7 +112,6 @@ def write_lottery(folder: Path, **changes: Any) -> Path:
             scores[["first", "second", "score"]].to_csv(folder / f"scores-{name}.csv", index=False)
     scores = {"text": ["first", "second"], "label": "score"}
     content: dict[str, Any] = {
-        "kind": "lottery",
         "name": "small-lottery",
         "model": "model",
         "tasks": {

@@ -33,16 +33,15 @@ if TYPE_CHECKING:
     from corewood.model.gates import Gates, Means, gated
     from corewood.model.load import Model, load, wrap
     from corewood.model.mask import Mask, Masks, Units
+    from corewood.model.mask_files import read_masks
     from corewood.model.reference import mean_activations
     from corewood.model.weights import WeightMask, weights_masked
     from corewood.prune.judge import prune_units, prune_weights
     from corewood.prune.search import search
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
-    from corewood.report.attention_charts import attention_map_chart
-    from corewood.spec import L0, FineTune, StudySpec
-    from corewood.spec_lottery import Importance, LotterySpec, Magnitude
+    from corewood.report.attention import attention_map_chart
+    from corewood.spec import L0, FineTune, Importance, Magnitude, StudySpec, read_study
     from corewood.study.library import run
-    from corewood.study_file import read_study
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
@@ -51,13 +50,13 @@ _WHERE = {
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
     "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
-    "attention_map_chart": "report.attention_charts",
+    "attention_map_chart": "report.attention",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
-    "FineTune": "spec", "StudySpec": "spec", "read_study": "study_file", "run": "study.library",
-    "Importance": "spec_lottery", "LotterySpec": "spec_lottery", "Magnitude": "spec_lottery", "prune_units": "prune.judge",
+    "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
+    "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.judge",
     "prune_weights": "prune.judge", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
     "weight_tickets": "prune.tickets",
@@ -72,7 +71,6 @@ __all__ = [
     "Gates",
     "Importance",
     "InputError",
-    "LotterySpec",
     "Magnitude",
     "Mask",
     "Masks",
@@ -101,6 +99,7 @@ __all__ = [
     "predict",
     "prune_units",
     "prune_weights",
+    "read_masks",
     "read_study",
     "run",
     "score",
@@ -123,6 +122,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("corewood")
+    if name == "LotterySpec":
+        raise AttributeError("there is one kind of study now: cw.StudySpec, with tasks, prune and tickets")
     if name not in _WHERE:
         raise AttributeError(f"module 'corewood' has no attribute {name!r}")
     found = getattr(import_module(f"corewood.{_WHERE[name]}"), name)

@@ -13,7 +13,7 @@ from corewood.data.words import words_of
 from corewood.errors import InputError
 from corewood.evaluate import attention as module
 from corewood.evaluate.attention import attention_map, attention_of, head_scores, merged, relations
-from corewood.report.attention_charts import attention_map_chart
+from corewood.report.attention import attention_map_chart
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "doct", "##or", "saw", "a", "play", "##er", ".", "run", "##ning"]
 

@@ -19,7 +19,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import reference
 from corewood.prune.importance import importance_scores, importance_search, normalised, reaches, without_least
-from corewood.spec_lottery import Importance
+from corewood.spec.ways import Importance
 
 
 def settings(**changes: Any) -> Importance:

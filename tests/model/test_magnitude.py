@@ -27,7 +27,7 @@ from corewood.model.weights import (
 )
 from corewood.prune.magnitude import Pruner, magnitude_search, pruner
 from corewood.spec import FineTune
-from corewood.spec_lottery import Magnitude
+from corewood.spec.ways import Magnitude
 
 
 def copies(model: Model) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ import small
 
 from corewood.cli import main
 from corewood.errors import InputError
-from corewood.study.run import deliver
+from corewood.study.deliver import deliver
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_plan_counts_and_estimates_without_writing(
     assert not (study.parent / "elsewhere").exists()
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml")
     assert "Everything is done" in said
-    _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "search.seeds=3", "--jobs")
+    _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "prune.l0.seeds=3", "--jobs")
     assert "6 of 29 jobs to do: about" in said
     assert "missing  search 70 % seed 2" in said
 
@@ -81,11 +81,11 @@ def test_report_writes_where_asked_and_touches_nothing_else(
     assert call(monkeypatch, capsys, study.parent, "report", "study.yaml", "--out", str(out))[0] == 0
     assert (out / "report.html").exists()
     assert call(monkeypatch, capsys, study.parent, "report", "study.yaml", "--out", str(out))[0] == 0  # its own, again
-    (out / "tables" / "accuracy.csv").write_text("mine now")
+    (out / "tables" / "scores.csv").write_text("mine now")
     code, said = call(monkeypatch, capsys, study.parent, "report", "study.yaml", "--out", str(out))
     assert code == 2
-    assert "accuracy.csv: was changed since Corewood wrote it" in said
-    assert (out / "tables" / "accuracy.csv").read_text() == "mine now"
+    assert "scores.csv: was changed since Corewood wrote it" in said
+    assert (out / "tables" / "scores.csv").read_text() == "mine now"
     other = tmp_path / "thesis"
     other.mkdir()
     (other / "chapter.tex").write_text("x")
@@ -137,9 +137,9 @@ def test_failed_jobs_give_exit_code_1_and_show_in_plan(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("search.sparsity=0.99", "search.sparsity: 0.99 of 10 units leaves none"),
-        ("search.sparsity=1.5", "must lie between 0 and 1"),
-        ("search.seedz=3", "search.seedz: unknown key. Did you mean 'seeds'?"),
+        ("prune.l0.sparsity=0.99", "prune.l0.sparsity: 0.99 of 10 units leaves none"),
+        ("prune.l0.sparsity=1.5", "must lie between 0 and 1"),
+        ("prune.l0.seedz=3", "prune.l0.seedz: unknown key. Did you mean 'seeds'?"),
         ("task.train.path=trian.csv", "trian.csv: there is no such file. Did you mean 'train.csv'?"),
         ("task.train.label=lable", "no column 'lable' (task.train.label)"),
         (

@@ -23,8 +23,8 @@ from corewood.evaluate.ablate import without
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.store.store import Store
-from corewood.study import jobs
-from corewood.study.compare import compare
+from corewood.study import entries
+from corewood.study.compare import compare, label_map
 from corewood.study.cost import estimate
 from corewood.study.plan import make_plan
 from corewood.study.run import Outcome
@@ -47,10 +47,10 @@ def store_of(outcome: Outcome) -> Store:
 def last_model(outcome: Outcome) -> tuple[Model, Any]:
     """The checkpoint that was pruned, and the means of its units."""
     store = store_of(outcome)
-    row = next(r for r in outcome.plan.subnetworks if r.block == "search")
-    assert row.search is not None
-    tuned = store.get(*row.search.inputs["fine_tune"])
-    means = jobs.read_reference(store.get(*row.search.inputs["reference"]))[1].means
+    row = next(r for r in outcome.plan.rows if r.question == "prune")
+    assert row.masks is not None
+    tuned = store.get(*row.masks.inputs["fine_tune"])
+    means = entries.read_reference(store.get(*row.masks.inputs["reference"]))[1].means
     return load(str(tuned.path("step-30")), tokenizer=str(tuned.path("tokenizer"))), means
 
 
@@ -123,8 +123,8 @@ def test_effective_size_equals_the_function_on_the_accuracy_table(whole: Outcome
     table = whole.tables["effective_size"]
     assert set(table["checkpoint"]) == {0, 10, 30}
     assert table["nested"].all()
-    rows = whole.tables["accuracy"]
-    rows = rows[rows["block"].isin(["full", "effective_size"])]
+    rows = whole.tables["scores"]
+    rows = rows[rows["question"].isin(["full", "effective_size"])]
     mine = effective_size(rows, order="seeds", focus=["swap", "if"]).set_index(["checkpoint", "set"])
     theirs = table[(table["order"] == "seeds") & ~table["two_sided"]].set_index(["checkpoint", "set"])
     pd.testing.assert_series_equal(mine["effective_size"], theirs["effective_size"])
@@ -139,15 +139,15 @@ def test_effective_size_equals_the_function_on_the_accuracy_table(whole: Outcome
 
 def test_nested_masks_are_labelled_and_hold_each_other(whole: Outcome) -> None:
     masks = whole.tables["masks"]
-    grid = masks[masks["block"] == "effective_size"]
+    grid = masks[masks["question"] == "effective_size"]
     assert grid["nested"].all()
-    assert not masks.loc[masks["block"] == "search", "nested"].any()
+    assert not masks.loc[masks["question"] == "prune", "nested"].any()
     unit = ["layer", "kind", "index"]
     one = grid[(grid["checkpoint"] == 10) & (grid["seed"] == 1)].pivot(index=unit, columns="target", values="kept")
     assert (one[0.6] <= one[0.4]).all()
     assert (one[0.4] <= one[0.2]).all()
     assert one.sum().tolist() == [8, 6, 4]
-    for name in ("accuracy", "sizes", "differences", "variance", "effective_size", "core_over_training", "ablated_values"):
+    for name in ("scores", "sizes", "differences", "variance", "effective_size", "core_over_training", "ablated_values"):
         assert "nested" in whole.tables[name], name
 
 
@@ -156,12 +156,12 @@ def test_ablated_values_of_the_same_masks(whole: Outcome) -> None:
     assert set(table["ablate"]) == {"mean", "zero", "resample"}
     keys = ["subnetwork", "dataset", "case"]
     mean = table[table["ablate"] == "mean"].set_index(keys)["value"]
-    same = whole.tables["accuracy"].set_index(keys)["value"]
+    same = whole.tables["scores"].set_index(keys)["value"]
     assert mean.to_dict() == same[mean.index].to_dict()
     model, _ = last_model(whole)
-    row = next(r for r in whole.plan.subnetworks if r.name == "l0-70-s1")
-    assert row.search is not None
-    (mask,) = jobs.read_masks(store_of(whole).get("search", row.search.key))
+    row = next(r for r in whole.plan.rows if r.name == "l0-70-s1")
+    assert row.masks is not None
+    (mask,) = entries.read_masks(store_of(whole).get("search", row.masks.key))
     split = whole.plan.splits["validation"]
     fold = fold_classes(model.labels, split)
     right = []
@@ -176,7 +176,7 @@ def test_ablated_values_of_the_same_masks(whole: Outcome) -> None:
 def test_core_definitions_and_ranks(whole: Outcome) -> None:
     table = whole.tables["core"].set_index("definition")
     assert list(table.index) == ["all at 40 %", "all of the sparsest, 70 %", "in at least 75% of all", "all"]
-    masks = whole.tables["masks"].query("block == 'search' and kind == 'head'")
+    masks = whole.tables["masks"].query("question == 'prune' and kind == 'head'")
     counts = masks.groupby(["layer", "index"])["kept"].sum()
     assert table.loc["in at least 75% of all", "heads"] == (counts >= 3).sum()
     assert table.loc["all", "heads"] == (counts == 4).sum()
@@ -211,15 +211,15 @@ def test_models_from_end_to_end(tmp_path: Path, family: str, padding: str) -> No
         folder,
         **{**small.EVERYTHING, "effective_size": grid},
         fine_tune={"steps": 5, "batch": 8, "checkpoints": [2]},
-        search=short,
+        prune={"l0": short},
     )
     found = small.run(path, tmp_path / "store")
     assert found.complete
     assert found.tables["effective_size"]["checkpoint"].nunique() == 2
     assert set(found.tables["ablation"]["kind"]) >= {"head", "mlp", "set"}
-    full = found.tables["accuracy"].query("subnetwork == 'full' and checkpoint == 5 and dataset == 'validation'")
+    full = found.tables["scores"].query("subnetwork == 'full' and checkpoint == 5 and dataset == 'validation'")
     store = store_of(found)
-    tuned = store.get(*found.plan.full.predictions["validation"].inputs["fine_tune"])
+    tuned = store.get(*found.plan.rows[0].predictions["validation"].inputs["fine_tune"])
     model = load(str(tuned.path("step-5")), tokenizer=str(tuned.path("tokenizer")))
     split = found.plan.splits["validation"]
     fold = fold_classes(model.labels, split)
@@ -233,14 +233,14 @@ def test_models_from_end_to_end(tmp_path: Path, family: str, padding: str) -> No
 
 def test_a_plan_knows_its_cost_from_a_measured_step(study: Path) -> None:
     plan = make_plan(small.spec_of(study), study.parent)
-    cost = estimate(plan, plan.jobs, 2)
-    searches = [j for j in plan.jobs if j.kind == "search"]
+    cost = estimate(plan, list(plan.jobs.values()), 2)
+    searches = [j for j in plan.jobs.values() if j.kind == "search"]
     alone = estimate(plan, searches, 1)
     assert set(cost.forward) == {"train", "validation", "cases"}
     assert min(cost.forward.values()) > 0
     assert alone.seconds == pytest.approx(alone.search * sum(j.work for j in searches))
     assert len(searches) == 4 + 3 * 2  # four of the search, and one path for each checkpoint and seed
-    references = [j for j in plan.jobs if j.kind == "reference"]
+    references = [j for j in plan.jobs.values() if j.kind == "reference"]
     assert len(references) == 3  # one per checkpoint, shared by its searches
 
 
@@ -262,7 +262,7 @@ def test_what_a_plan_refuses(tmp_path: Path, changes: dict[str, Any], message: s
 def test_titles_are_unique_whatever_the_grid(study: Path) -> None:
     grid = "effective_size={sparsity: [0.4, 0.7], seeds: 2, settings: {steps: 9, batch: 8}}"
     plan = make_plan(small.spec_of(study, grid), study.parent)
-    titles = [job.title for job in plan.jobs]
+    titles = [job.title for job in plan.jobs.values()]
     assert len(set(titles)) == len(titles)
 
 
@@ -282,7 +282,7 @@ def test_pairs_without_singles_and_focus_on_one_of_two_sets(tmp_path: Path) -> N
     }
     short = {"sparsity": [0.8], "seeds": 3, "settings": {"steps": 3, "batch": 8, "start_std": 2.0}}
     path = small.write_study(
-        tmp_path / "study", task=task, search=short, fine_tune={"steps": 4, "batch": 8}, focus=["swap"],
+        tmp_path / "study", task=task, prune={"l0": short}, fine_tune={"steps": 4, "batch": 8}, focus=["swap"],
         ablations={"singles": False, "pairs": True},
     )  # fmt: skip
     found = small.run(path, tmp_path / "store")
@@ -303,7 +303,7 @@ def test_a_challenge_set_without_cases(tmp_path: Path) -> None:
     path = small.write_study(tmp_path / "study", **{**small.EVERYTHING, "focus": [], "task": task})
     found = small.run(path, tmp_path / "store")
     assert found.complete
-    assert set(found.tables["accuracy"]["case"]) == {"all"}
+    assert set(found.tables["scores"]["case"]) == {"all"}
     assert {"in domain", "challenge", "mixed"} == set(found.tables["effective_size"]["set"])
     with pytest.raises(InputError, match="No challenge set has cases: give it a case column"):
         make_plan(small.spec_of(path, "focus=[swap]"), path.parent)
@@ -315,7 +315,7 @@ def test_cases_of_one_label_are_said_to_measure_recall(whole: Outcome) -> None:
 
 def test_comparing_two_studies(study: Path, whole: Outcome) -> None:
     spec, store = small.spec_of(study), store_of(whole)
-    same = compare(spec, spec, (study.parent, study.parent), store)
+    same = compare(spec, spec, (study.parent, study.parent), store).scores
     assert (same["difference"] == 0).all()
     assert same["paired"].all()
     assert (same["low"] < 0).all()
@@ -323,8 +323,10 @@ def test_comparing_two_studies(study: Path, whole: Outcome) -> None:
         compare(spec, small.spec_of(study, "fine_tune.steps=12"), (study.parent, study.parent), store)
     folded = "task.challenge.cases.fold={unknown: non-entailment}"
     three = small.spec_of(study, "task.labels=[entailment, non-entailment, unknown]", folded)
-    with pytest.raises(InputError, match=r"count classes as labels differently \(small: .*unknown"):
+    with pytest.raises(InputError, match=r"not evaluated yet"):
         compare(spec, three, (study.parent, study.parent), store)
+    tasks = [next(iter(make_plan(s, study.parent).tasks.values())) for s in (spec, three)]
+    assert label_map(tasks[0], "cases") != label_map(tasks[1], "cases")
 
 
 def test_the_command_compares_and_keeps_what_is_there(study: Path, whole: Outcome, tmp_path: Path) -> None:

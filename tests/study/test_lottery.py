@@ -23,20 +23,18 @@ from corewood.model.finetune import fine_tune
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.model.weights import encoder_weights
-from corewood.spec import FineTune
-from corewood.spec_lottery import LotterySpec
+from corewood.spec import FineTune, parse_study, read_study
 from corewood.store.store import Store
 from corewood.study.cost import estimate
 from corewood.study.engines import Inline
-from corewood.study.jobs_lottery import read_weights
+from corewood.study.entries import read_masks, read_weights
 from corewood.study.library import run
-from corewood.study.lottery import LotteryPlan, Ticket
-from corewood.study.plan import make_plan
-from corewood.study.run import Outcome, provenance, run_study
-from corewood.study.work import read_masks
-from corewood.study_file import parse_study, read_study
+from corewood.study.plan import Plan, make_plan
+from corewood.study.run import Outcome, asked, provenance, run_study
+from corewood.study.subnetwork import Subnetwork
 
-UNITS: dict[str, Any] = {"method": "importance", "prune": "both", "part": "tickets"}
+STRICTER = "[{prune: [both, heads, mlps], threshold: 0.85}, {like: l0}]"
+UNITS: dict[str, Any] = {"way": "importance", "prune": "both", "target": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +47,7 @@ def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return small.run(study, tmp_path_factory.mktemp("whole") / "store")
 
 
-def plan_of(outcome: Outcome) -> LotteryPlan:
-    assert isinstance(outcome.plan, LotteryPlan)
+def plan_of(outcome: Outcome) -> Plan:
     return outcome.plan
 
 
@@ -58,38 +55,38 @@ def store_of(outcome: Outcome) -> Store:
     return Store(outcome.report.parents[2])
 
 
-def row_of(outcome: Outcome, **facts: Any) -> Ticket:
-    found = [t for t in plan_of(outcome).tickets if all(getattr(t, k) == v for k, v in facts.items())]
+def row_of(outcome: Outcome, **facts: Any) -> Subnetwork:
+    found = [t for t in plan_of(outcome).rows if all(getattr(t, k) == v for k, v in facts.items())]
     assert len(found) == 1, (facts, len(found))
     return found[0]
 
 
-def value(outcome: Outcome, row: Ticket) -> float:
+def value(outcome: Outcome, row: Subnetwork) -> float:
     scores = outcome.tables["scores"]
-    keys = ("task", "seed", "part", "method", "prune", "ticket", "draw", "state", "epochs", "search_seed")
-    mine = scores[(scores["dataset"] == "report") & np.logical_and.reduce([scores[k] == getattr(row, k) for k in keys])]
+    keys = ("task", "tuning", "way", "prune", "target", "ticket", "draw", "state", "epochs", "seed")
+    mine = scores[(scores["dataset"] == "validation") & np.logical_and.reduce([scores[k] == getattr(row, k) for k in keys])]
     assert len(mine) == 1
     return float(mine["value"].iloc[0])
 
 
 def tuned(outcome: Outcome, task: str, seed: int) -> Model:
-    job = row_of(outcome, task=task, seed=seed, method="full").predictions["report"]
+    job = row_of(outcome, task=task, tuning=seed, way="full").predictions["validation"]
     entry = store_of(outcome).get(*job.inputs["fine_tune"])
     return load(str(entry.path("step-24")), tokenizer=str(entry.path("tokenizer")))
 
 
 def logits_of(model: Model, outcome: Outcome, task: str) -> np.ndarray:
     """One example at a time: no batches, no slim parameters."""
-    examples = encode(plan_of(outcome).split(task, "report"), model.tokenizer, model.max_length)
+    examples = encode(plan_of(outcome).tasks[task].splits["validation"], model.tokenizer, model.max_length)
     with torch.no_grad():
         return np.concatenate([model.net(**examples.batch(np.array([i]))).logits.numpy() for i in range(len(examples))])
 
 
 def metric_of(outcome: Outcome, task: str, logits: np.ndarray) -> float:
-    split = plan_of(outcome).split(task, "report")
+    split = plan_of(outcome).tasks[task].splits["validation"]
     if task == "scores":
         return float(pearsonr(logits[:, 0], split.frame["label"].astype(float))[0])
-    gold = gold_classes(plan_of(outcome).classes[task], split)
+    gold = gold_classes(plan_of(outcome).tasks[task].classes, split)
     if task == "cola":
         return float(matthews_corrcoef(gold, logits.argmax(1)))
     return float((gold == logits.argmax(1)).mean())
@@ -97,27 +94,27 @@ def metric_of(outcome: Outcome, task: str, logits: np.ndarray) -> float:
 
 def test_everything_is_there(whole: Outcome) -> None:
     assert whole.complete, whole.holes
-    wanted = {"scores", "summary", "tickets", "rounds", "importance", "survivors", "stability", "stability_pairs", "overlaps"}
-    wanted |= {"methods", "patterns", "pattern_shares", "pattern_quality", "heterogeneity", "holes"}
+    wanted = {"scores", "tickets", "sizes", "rounds", "importance", "survivors", "stability", "stability_pairs", "overlaps"}
+    wanted |= {"ways", "patterns", "pattern_shares", "pattern_quality", "heterogeneity", "holes"}
     assert wanted <= set(whole.tables)
-    titles = [job.title for job in whole.plan.jobs]
+    titles = [job.title for job in whole.plan.jobs.values()]
     assert len(titles) == len(set(titles))
     page = (whole.report / "report.html").read_text(encoding="utf-8")
     assert len(page) < 5e6
-    rows = len(plan_of(whole).tickets)
-    assert len(whole.tables["scores"].query("dataset == 'report' and method != 'majority'")) == rows
+    rows = len(plan_of(whole).rows)
+    assert len(whole.tables["scores"].query("dataset == 'validation' and way != 'majority'")) == rows
 
 
 @pytest.mark.parametrize("task", ["pairs", "cola", "scores"])
 def test_full_models_by_their_metric(whole: Outcome, task: str) -> None:
     model = tuned(whole, task, 1)
     expected = metric_of(whole, task, logits_of(model, whole, task))
-    assert value(whole, row_of(whole, task=task, seed=1, method="full")) == pytest.approx(expected, abs=1e-5)
+    assert value(whole, row_of(whole, task=task, tuning=1, way="full")) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("ticket", ["good", "random", "bad"])
 def test_pruned_tickets_are_the_model_with_units_at_zero(whole: Outcome, ticket: str) -> None:
-    row = row_of(whole, task="scores", seed=2, **UNITS, ticket=ticket, draw=0, state="pruned")
+    row = row_of(whole, task="scores", tuning=2, **UNITS, ticket=ticket, draw=0, state="pruned")
     assert row.masks is not None
     mask = read_masks(store_of(whole).get(row.masks.kind, row.masks.key))[row.place]
     model = tuned(whole, "scores", 2)
@@ -127,7 +124,7 @@ def test_pruned_tickets_are_the_model_with_units_at_zero(whole: Outcome, ticket:
 
 
 def test_pruned_weights_are_the_model_with_weights_at_zero(whole: Outcome) -> None:
-    row = row_of(whole, task="scores", seed=1, method="magnitude", ticket="bad", state="pruned", part="tickets")
+    row = row_of(whole, task="scores", tuning=1, way="magnitude", ticket="bad", state="pruned", target=0.0)
     assert row.masks is not None
     mask = read_weights(store_of(whole).get(row.masks.kind, row.masks.key))
     model = tuned(whole, "scores", 1)
@@ -139,12 +136,12 @@ def test_pruned_weights_are_the_model_with_weights_at_zero(whole: Outcome) -> No
 
 def test_retraining_is_training_the_model_without_the_units(whole: Outcome, study: Path, tmp_path: Path) -> None:
     """From the pretrained weights, with the seed's own classifier and order; closed units by gates, not by smaller matrices."""
-    row = row_of(whole, task="scores", seed=1, **UNITS, ticket="bad", state="retrained", epochs=0.0)
+    row = row_of(whole, task="scores", tuning=1, **UNITS, ticket="bad", state="retrained", epochs=0.0)
     assert row.masks is not None
     mask = read_masks(store_of(whole).get(row.masks.kind, row.masks.key))[row.place]
     assert 0 < len(mask) < mask.vector.size
     model = load(str(study.parent / "model"), ["score"], seed=1, new_head=True)
-    train = plan_of(whole).split("scores", "train")
+    train = plan_of(whole).tasks["scores"].splits["train"]
     settings = FineTune(steps=24, batch=16, learning_rate=1e-3, seed=1)
     fine_tune(model, encode(train, model.tokenizer, model.max_length), train.gold, settings, tmp_path, mask, "zero")
     with gated(model, mask, "zero"):
@@ -153,29 +150,29 @@ def test_retraining_is_training_the_model_without_the_units(whole: Outcome, stud
 
 
 def test_tickets_have_exactly_equal_sizes(whole: Outcome) -> None:
-    sizes = whole.tables["tickets"].query("part == 'tickets' and prune in ('both', 'weights')")
-    by = ["task", "seed", "method"]
+    sizes = whole.tables["sizes"].query("target == 0 and prune in ('both', 'weights') and way != 'full'")
+    by = ["task", "tuning", "way"]
     for column in ("heads", "mlps", "weights"):
         assert (sizes.groupby(by)[column].nunique() <= 1).all()
     good = sizes[sizes["ticket"] == "good"]
     assert (good["in_good"].dropna() == 1).all()
-    bad = sizes.query("ticket == 'bad' and method == 'importance'")
+    bad = sizes.query("ticket == 'bad' and way == 'importance'")
     assert (bad["heads"] > 0).any()
     for _, row in bad[bad["heads"] > 0].iterrows():  # 2 layers of 4 heads, 2 MLPs
         assert row["heads_in_good"] * row["heads"] == pytest.approx(max(0, 2 * row["heads"] - 8))
 
 
 def test_methods_are_compared_at_the_same_size(whole: Outcome) -> None:
-    sizes = whole.tables["tickets"].query("part == 'methods'")
-    for _, part in sizes.groupby(["task", "seed", "target", "search_seed"]):
-        assert part.loc[part["method"] != "magnitude", ["heads", "mlps"]].drop_duplicates().shape == (1, 2)
-        assert set(part["method"]) == {"l0", "importance", "magnitude", "random"}
-        heads, mlps = part.loc[part["method"] == "l0", ["heads", "mlps"]].iloc[0]
-        weights = part.loc[part["method"] == "magnitude", "weights"].iloc[0]
+    sizes = whole.tables["sizes"].query("target > 0")
+    for _, part in sizes.groupby(["task", "tuning", "target", "seed"]):
+        assert part.loc[part["way"] != "magnitude", ["heads", "mlps"]].drop_duplicates().shape == (1, 2)
+        assert set(part["way"]) == {"l0", "importance", "magnitude", "random"}
+        heads, mlps = part.loc[part["way"] == "l0", ["heads", "mlps"]].iloc[0]
+        weights = part.loc[part["way"] == "magnitude", "weights"].iloc[0]
         assert weights == heads * 4 * 32 * 8 + mlps * 2 * 32 * 48
-    table = whole.tables["methods"]
-    l0 = table.query("method == 'l0' and task == 'pairs' and dataset == 'report'").iloc[0]
-    scores = whole.tables["scores"].query("part == 'methods' and method == 'l0' and task == 'pairs' and dataset == 'report'")
+    table = whole.tables["ways"]
+    l0 = table.query("way == 'l0' and task == 'pairs' and dataset == 'validation'").iloc[0]
+    scores = whole.tables["scores"].query("way == 'l0' and task == 'pairs' and dataset == 'validation'")
     assert l0["value"] == pytest.approx(scores["value"].mean())
     assert set(table["task"]) == {"pairs", "cola"}  # a regression has no right answers to compare
     assert {"all", "swap"} <= set(table.query("dataset == 'cases'")["case"])
@@ -183,34 +180,34 @@ def test_methods_are_compared_at_the_same_size(whole: Outcome) -> None:
 
 def test_the_search_never_sees_the_half_that_is_reported(whole: Outcome, study: Path) -> None:
     splits = whole.plan.splits
-    search, report = splits["pairs/search"].frame, splits["pairs/report"].frame
+    search, report = splits["pairs/search"].frame, splits["pairs/validation"].frame
     assert len(search) == len(report) == 30
     assert abs(search["label"].value_counts() - report["label"].value_counts()).max() <= 1
     dev = pd.read_csv(study.parent / "pairs-dev.csv")
     both = pd.concat([search, report])[["first", "second"]]
     assert sorted(both.itertuples(index=False)) == sorted(dev[["first", "second"]].itertuples(index=False))
     paper = make_plan(small.spec_of(study, "judge=paper"), study.parent)
-    assert paper.data["pairs/search"].key == paper.data["pairs/report"].key
-    assert len(paper.splits["pairs/report"]) == 60
-    assert any(job.kind == "retrain" for job in paper.jobs)
+    assert paper.data["pairs/search"].key == paper.data["pairs/validation"].key
+    assert len(paper.splits["pairs/validation"]) == 60
+    assert any(job.kind == "retrain" for job in paper.jobs.values())
 
 
 def test_stability_and_survivors_come_from_the_masks(whole: Outcome) -> None:
     masks = {
-        f.seed: read_masks(store_of(whole).get(f.job.kind, f.job.key))[0]
-        for f in plan_of(whole).found
-        if (f.task, f.method, f.prune) == ("pairs", "importance", "both")
+        r.tuning: read_masks(store_of(whole).get(r.masks.kind, r.masks.key))[0]
+        for r in plan_of(whole).rows
+        if (r.task, r.way, r.prune, r.target, r.question) == ("pairs", "importance", "both", 0, "prune") and r.masks
     }
     kept = np.stack([m.heads.ravel() for m in masks.values()])
-    row = whole.tables["stability"].query("task == 'pairs' and prune == 'both' and kind == 'head'").iloc[0]
+    row = whole.tables["stability"].query("task == 'pairs' and prune == 'both' and kind == 'head' and target == 0").iloc[0]
     if 0 < kept.mean() < 1:
         assert row["fleiss"] == pytest.approx(fleiss_kappa(aggregate_raters(kept.T.astype(int), n_cat=2)[0]))
-    alive = whole.tables["survivors"].query("task == 'pairs' and prune == 'both' and kind == 'head'")
+    alive = whole.tables["survivors"].query("task == 'pairs' and prune == 'both' and kind == 'head' and target == 0")
     np.testing.assert_allclose(alive.sort_values(["layer", "index"])["mean"], kept.mean(0))
     every = whole.tables["survivors"].query("task == 'all tasks' and prune == 'both' and kind == 'head'")
     assert every["mean"].max() <= 3
-    weights = whole.tables["survivors"].query("task == 'pairs' and method == 'magnitude'")
-    shares = whole.tables["tickets"].query("task == 'pairs' and method == 'magnitude' and part == 'tickets'")
+    weights = whole.tables["survivors"].query("task == 'pairs' and way == 'magnitude' and target == 0")
+    shares = whole.tables["sizes"].query("task == 'pairs' and way == 'magnitude' and target == 0")
     assert weights["mean"].min() <= shares["weights"].mean() / 14336 <= weights["mean"].max()  # matrices of the tiny model
 
 
@@ -219,26 +216,25 @@ def test_nothing_is_done_twice_and_a_new_line_adds_its_own_jobs(whole: Outcome, 
     assert again.computed == 0
     assert again.report == whole.report
     longer = make_plan(small.spec_of(study, "tickets.longer=[3, 4]"), study.parent)
-    new = {job.key for job in longer.jobs} - {job.key for job in whole.plan.jobs}
+    new = longer.jobs.keys() - whole.plan.jobs.keys()
     assert len(new) == 3 * 2  # three tasks, two seeds
-    assert {job.kind for job in longer.jobs if job.key in new} == {"retrain"}
-    wider = make_plan(small.spec_of(study, "tickets.random=2", "importance.threshold=0.8"), study.parent)
-    new = {job.key for job in wider.jobs} - {job.key for job in whole.plan.jobs}
-    assert Counter(job.kind for job in wider.jobs if job.key in new) == {"tickets": 12, "retrain": 12, "predict": 16}
-    stricter = make_plan(small.spec_of(study, "importance.threshold=0.85"), study.parent)
-    new = {job.key for job in stricter.jobs} - {job.key for job in whole.plan.jobs}
-    assert not [job.title for job in stricter.jobs if job.key in new and "like L0" in job.title]
+    assert {job.kind for job in longer.jobs.values() if job.key in new} == {"retrain"}
+    wider = make_plan(small.spec_of(study, "tickets.random=2"), study.parent)
+    new = wider.jobs.keys() - whole.plan.jobs.keys()
+    assert Counter(job.kind for job in wider.jobs.values() if job.key in new) == {"tickets": 12, "retrain": 12, "predict": 16}
+    stricter = make_plan(small.spec_of(study, f"prune.importance={STRICTER}"), study.parent)
+    new = stricter.jobs.keys() - whole.plan.jobs.keys()
+    assert not [job.title for job in stricter.jobs.values() if job.key in new and "like L0" in job.title]
 
 
 def test_tasks_that_change_places_have_other_tables(whole: Outcome, study: Path) -> None:
     spec = small.spec_of(study)
-    assert isinstance(spec, LotterySpec)
     tasks = {**spec.tasks, "more": spec.tasks["pairs"].model_copy(update={"challenge": {}})}
     one, other = (
         make_plan(spec.model_copy(update={"tasks": {**tasks, **change}}), study.parent)
         for change in ({}, {"cola": tasks["more"], "more": tasks["cola"]})
     )
-    assert one.asked != other.asked
+    assert asked(one, {}) != asked(other, {})
 
 
 def test_the_study_in_the_report_can_be_run(whole: Outcome, study: Path) -> None:
@@ -252,7 +248,7 @@ def test_a_lottery_from_a_notebook(whole: Outcome, study: Path, monkeypatch: pyt
 
 
 def test_the_cost_is_estimated(whole: Outcome) -> None:
-    cost = estimate(whole.plan, whole.plan.jobs, 2)
+    cost = estimate(whole.plan, list(whole.plan.jobs.values()), 2)
     assert cost.seconds > 0
     assert "scores/train" in cost.forward
     assert estimate(whole.plan, [], 2).seconds == 0
@@ -260,41 +256,39 @@ def test_the_cost_is_estimated(whole: Outcome) -> None:
 
 def test_what_goes_wrong_is_said_and_the_rest_goes_on(study: Path, tmp_path: Path) -> None:
     """A threshold that everything reaches prunes the whole model away; one that nothing reaches removes nothing."""
-    small_one = ["tickets=null", "methods=null", "patterns=null", "seeds=[1]", "fine_tune.steps=4"]
-    free = ["importance={threshold: 0.01}", "magnitude={threshold: 0.01, most_rounds: 2}"]
+    small_one = ["tickets=null", "patterns=null", "fine_tune.seeds=[1]", "fine_tune.steps=4"]
+    free = ["prune={importance: {threshold: 0.01}, magnitude: {threshold: 0.01, most_rounds: 2}}"]
     lost = small.run(study, tmp_path / "a", *small_one, *free)
     assert lost.complete
     said = "\n".join(lost_notes(lost))
-    assert "pairs 1: importance pruning (both): the whole model was pruned away" in said
-    found = lost.tables["tickets"].query("task == 'pairs'").iloc[0]
+    assert "pairs: importance pruning (both): the whole model was pruned away" in said
+    found = lost.tables["sizes"].query("task == 'pairs' and way == 'importance'").iloc[0]
     assert (found["heads"], found["mlps"]) == (0, 0)
-    assert "pairs 1: magnitude pruning: all 2 rounds passed" in said
+    assert "pairs: magnitude pruning: all 2 rounds passed" in said
     assert "m-pruning never fell below its threshold" in (lost.report / "report.html").read_text(encoding="utf-8")
-    alone = lost.tables["scores"].query("task == 'cola' and method == 'majority'")
+    alone = lost.tables["scores"].query("task == 'cola' and way == 'majority'")
     assert alone["value"].tolist() == [0.0]
     assert alone["note"].str.contains("one class predicted").all()
-    constant = lost.tables["scores"].query("task == 'scores' and method == 'majority'")
+    constant = lost.tables["scores"].query("task == 'scores' and way == 'majority'")
     assert constant["value"].isna().all()
     assert constant["note"].iloc[0]
 
 
 def lost_notes(outcome: Outcome) -> list[str]:
     store = store_of(outcome)
-    return [n for job in outcome.plan.jobs for n in store.get(job.kind, job.key).meta.get("notes", [])]
+    return [n for job in outcome.plan.jobs.values() for n in store.get(job.kind, job.key).meta.get("notes", [])]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("fine_tune.seed=3", "give them as seeds"),
-        ("fine_tune.checkpoints=[2]", "at the end of fine-tuning alone"),
-        ("seeds=[1, 1]", "stands twice"),
-        ("importance.treshold=0.5", "Did you mean 'threshold'"),
-        ("importance.threshold=1.5", "importance.threshold"),
-        ("methods.path=true", "exact sizes"),
-        ("kind=lotery", "is no kind of study"),
+        ("fine_tune.seed=3", "write seeds: .3."),
+        ("fine_tune.seeds=[1, 1]", "stands twice"),
+        ("prune.importance={treshold: 0.5}", "Did you mean 'threshold'"),
+        ("prune.importance={threshold: 1.5}", "prune.importance.threshold"),
+        ("prune.l0.path=true", "set l0.path: false"),
         ("tasks.cola.glu=x", "Did you mean 'glue'"),
-        ("model.labels=[a, b]", "labels belong to its tasks"),
+        ("model.labels=[a, b]", "labels belong to the tasks"),
     ],
 )
 def test_mistakes_in_a_lottery(study: Path, change: str, message: str) -> None:
@@ -305,7 +299,7 @@ def test_mistakes_in_a_lottery(study: Path, change: str, message: str) -> None:
 def test_what_planning_refuses(study: Path) -> None:
     one_label = [f"tasks.pairs.{part}.only={{label: entailment}}" for part in ("train", "validation")]
     for changes, message in (
-        (["tasks.pairs.train=null"], "a lottery fine-tunes every task"),
+        (["tasks.pairs.train=null"], "fine_tune needs tasks.pairs.train"),
         (["patterns.annotated=nowhere"], "is no folder"),
         (["tasks.pairs.train.only={label: entailment}"], "tasks.pairs.validation: .* examples have the label 'non-entailment'"),
         ([*one_label, "tasks.pairs.challenge={}"], "tasks.pairs.train: every example is 'entailment'"),
@@ -315,7 +309,12 @@ def test_what_planning_refuses(study: Path) -> None:
 
 
 def test_masks_of_one_seed_and_task_still_make_a_report(study: Path, tmp_path: Path) -> None:
-    changes = ["seeds=[1]", "tickets={random: 1, retrain: false}", "methods=null", "patterns=null", "magnitude=null"]
+    changes = [
+        "fine_tune.seeds=[1]",
+        "tickets={random: 1, retrain: false}",
+        "patterns=null",
+        "prune={importance: {threshold: 0.8}}",
+    ]
     spec = small.spec_of(study, *changes)
     one = spec.model_copy(update={"tasks": {"cola": spec.tasks["cola"]}})
     done = run_study(one, study.parent, Store(tmp_path / "store"), Inline())

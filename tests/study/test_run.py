@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -25,11 +26,13 @@ from corewood.evaluate.metrics import wilson
 from corewood.model.gates import gated
 from corewood.model.load import load
 from corewood.store.store import Store
-from corewood.study import jobs
-from corewood.study.engines import Event, Workers
+from corewood.study import entries, kinds
+from corewood.study.engines import Event
+from corewood.study.engines.dask import Workers
 from corewood.study.job import Job
 from corewood.study.plan import Plan, make_plan
 from corewood.study.run import Outcome, report_study, state_of
+from corewood.study.work import Work
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +51,18 @@ def store_of(outcome: Outcome) -> Store:
 
 
 def test_tables_say_what_the_parts_say(study: Path, whole: Outcome) -> None:
-    accuracy = whole.tables["accuracy"]
+    accuracy = whole.tables["scores"]
     assert whole.complete
-    assert set(accuracy["subnetwork"]) == {"full", "l0-40-s0", "l0-40-s1", "l0-70-s0", "l0-70-s1"}
+    assert set(accuracy["subnetwork"]) == {"full", "majority", "l0-40-s0", "l0-40-s1", "l0-70-s0", "l0-70-s1"}
     assert set(accuracy.loc[accuracy["subnetwork"] == "full", "checkpoint"]) == {0, 10, 30}
     # one row by hand: the masked model in a loop over single examples
     store, plan = store_of(whole), whole.plan
-    row = next(s for s in plan.subnetworks if s.name == "l0-70-s1")
-    assert row.search is not None
-    tuned = store.get(*row.search.inputs["fine_tune"])
+    row = next(s for s in plan.rows if s.name == "l0-70-s1")
+    assert row.masks is not None
+    tuned = store.get(*row.masks.inputs["fine_tune"])
     model = load(str(tuned.path("step-30")), tokenizer=str(tuned.path("tokenizer")))
-    (mask,) = jobs.read_masks(store.get("search", row.search.key))
-    means = jobs.read_reference(store.get(*row.search.inputs["reference"]))[1].means
+    (mask,) = entries.read_masks(store.get("search", row.masks.key))
+    means = entries.read_reference(store.get(*row.masks.inputs["reference"]))[1].means
     split: Split = plan.splits["cases"]
     right = []
     with gated(model, mask, "mean", means):
@@ -123,9 +126,9 @@ def test_a_second_run_computes_nothing(study: Path, whole: Outcome, copied: Path
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [
-        ("search.seeds=3", {"search": 2, "predict": 4}),
-        ("search.settings.steps=11", {"search": 4, "predict": 8}),
-        ("search.sparsity=[0.4, 0.5]", {"search": 2, "predict": 4}),
+        ("prune.l0.seeds=3", {"search": 2, "predict": 4}),
+        ("prune.l0.settings.steps=11", {"search": 4, "predict": 8}),
+        ("prune.l0.sparsity=[0.4, 0.5]", {"search": 2, "predict": 4}),
         ("ablate=zero", {"search": 4, "predict": 8}),
         ("sample=90", {"reference": 1, "search": 4, "predict": 8}),
         ("fine_tune.checkpoints=[0, 20]", {"fine_tune": 1, "reference": 1, "search": 4, "predict": 14}),
@@ -136,7 +139,7 @@ def test_a_second_run_computes_nothing(study: Path, whole: Outcome, copied: Path
 def test_a_change_recomputes_only_what_depends_on_it(study: Path, whole: Outcome, change: str, kinds: dict[str, int]) -> None:
     plan = make_plan(small.spec_of(study, change), study.parent)
     states = state_of(plan, store_of(whole))
-    missing = [job.kind for job in plan.jobs if states[job.key] != "done"]
+    missing = [job.kind for job in plan.jobs.values() if states[job.key] != "done"]
     assert {kind: missing.count(kind) for kind in set(missing)} == kinds
 
 
@@ -150,7 +153,7 @@ def test_an_edited_file_recomputes_and_a_touched_one_does_not(study: Path, whole
     (folder / "dev.jsonl").write_text("\n".join(lines[1:]) + "\n")
     plan = make_plan(small.spec_of(folder / "study.yaml"), folder)
     states = state_of(plan, store_of(whole))
-    assert [j.title for j in plan.jobs if states[j.key] != "done" and "validation" not in j.title] == []
+    assert [j.title for j in plan.jobs.values() if states[j.key] != "done" and "validation" not in j.title] == []
 
 
 def test_workers_give_the_same_bytes_as_one_process(study: Path, whole: Outcome, tmp_path: Path) -> None:
@@ -188,10 +191,10 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def first(plan: Plan, kind: str) -> Job:
-    return next(job for job in plan.jobs if job.kind == kind)
+    return next(job for job in plan.jobs.values() if job.kind == kind)
 
 
-SLOW = ("fine_tune.steps=120", "search.settings.steps=auto")
+SLOW = ("fine_tune.steps=120", "prune.l0.settings.steps=auto")
 
 
 @pytest.fixture(scope="module")
@@ -292,22 +295,23 @@ def test_a_damaged_entry_is_found_said_and_made_again(study: Path, whole: Outcom
 
 
 def test_a_report_leaves_damaged_entries_out(study: Path, whole: Outcome, copied: Path) -> None:
-    job = next(j for j in whole.plan.jobs if j.title == "search 70 % seed 1")
+    job = next(j for j in whole.plan.jobs.values() if j.title == "search 70 % seed 1")
     (copied / "entries" / "search" / job.key / "masks.safetensors").write_bytes(b"half")
     found = report_study(small.spec_of(study), study.parent, Store(copied))
-    assert "does not match its checksum" in found.holes["search 70 % seed 1"]
-    assert "l0-70-s1" not in set(found.tables["accuracy"]["subnetwork"])
+    assert "does not match its checksum" in small.holes(found)["search 70 % seed 1"]
+    assert "l0-70-s1" not in set(found.tables["scores"]["subnetwork"])
 
 
 def fail_one(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
-    real = jobs.do_search
+    real = kinds.KINDS["search"]
 
-    def do(work: jobs.Work) -> dict[str, object]:
+    def do(work: Work) -> dict[str, object]:
         if work.job.title == "search 70 % seed 1":
             raise problem
-        return real(work)
+        assert real.do is not None
+        return real.do(work)
 
-    monkeypatch.setattr(jobs, "KINDS", {**jobs.KINDS, "search": do})
+    monkeypatch.setitem(kinds.KINDS, "search", replace(real, do=do))
 
 
 @pytest.mark.parametrize(
@@ -323,14 +327,14 @@ def test_a_failed_job_is_a_hole_with_a_reason(
     fail_one(monkeypatch, problem)
     found = small.run(study, tmp_path / "store")
     assert not found.complete
-    assert reason in found.holes["search 70 % seed 1"]
-    assert found.holes["l0-70-s1 on cases"] == "needs search 70 % seed 1"
-    assert set(found.tables["accuracy"]["subnetwork"]) == {"full", "l0-40-s0", "l0-40-s1", "l0-70-s0"}
+    assert reason in small.holes(found)["search 70 % seed 1"]
+    assert small.holes(found)["l0-70-s1 on cases"] == "needs search 70 % seed 1"
+    assert set(found.tables["scores"]["subnetwork"]) == {"full", "majority", "l0-40-s0", "l0-40-s1", "l0-70-s0"}
     page = (found.report / "report.html").read_text()
     assert "3 jobs have no result" in page
     assert reason in page
     states = state_of(found.plan, Store(tmp_path / "store"))
-    job = next(j for j in found.plan.jobs if j.title == "search 70 % seed 1")
+    job = next(j for j in found.plan.jobs.values() if j.title == "search 70 % seed 1")
     assert reason in states[job.key]
     monkeypatch.undo()
     mended = small.run(study, tmp_path / "store")  # the next run tries again
@@ -340,19 +344,20 @@ def test_a_failed_job_is_a_hole_with_a_reason(
 
 def test_diverging_fine_tuning_leaves_an_explained_report(study: Path, tmp_path: Path) -> None:
     found = small.run(study, tmp_path / "store", "fine_tune.learning_rate=1e38")
-    assert "not a number" in found.holes["fine-tune 30 steps"]
+    assert "not a number" in small.holes(found)["fine-tune 30 steps"]
     assert "No subnetwork could be judged" in (found.report / "report.html").read_text()
 
 
 KILLER = """
 import os, signal
-from corewood.study import jobs
-real = jobs.do_search
+from dataclasses import replace
+from corewood.study.kinds import KINDS
+from corewood.study.ways.l0 import SEARCH, do_search
 def do(work):
     if work.job.title == "search 70 % seed 1":
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(work)
-jobs.KINDS = {**jobs.KINDS, "search": do}
+    return do_search(work)
+KINDS["search"] = replace(SEARCH, do=do)
 """
 
 
@@ -360,7 +365,7 @@ def test_a_job_that_kills_its_workers_becomes_a_hole(study: Path, tmp_path: Path
     (tmp_path / "killer.py").write_text(KILLER)
     with dask.config.set({"distributed.worker.preload": [str(tmp_path / "killer.py")]}):
         found = small.run(study, tmp_path / "store", engine=Workers(2))
-    assert "was killed 3 times" in found.holes["search 70 % seed 1"]
+    assert "was killed 3 times" in small.holes(found)["search 70 % seed 1"]
     assert len(found.holes) == 3
 
 
@@ -378,9 +383,9 @@ def test_an_audit_without_fine_tuning_and_without_training_data(study: Path, tmp
 
 
 def test_a_report_of_what_is_done_so_far(study: Path, whole: Outcome) -> None:
-    partial = report_study(small.spec_of(study, "search.seeds=3"), study.parent, store_of(whole))
-    assert partial.holes["search 40 % seed 2"] == "not run yet"
-    assert len(partial.tables["accuracy"]["subnetwork"].unique()) == 5
+    partial = report_study(small.spec_of(study, "prune.l0.seeds=3"), study.parent, store_of(whole))
+    assert small.holes(partial)["search 40 % seed 2"] == "not run yet"
+    assert len(partial.tables["scores"]["subnetwork"].unique()) == 6
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ from scipy.stats import spearmanr
 
 from corewood.analyse.convergence import comparable, convergence
 from corewood.analyse.generalisation import spread
-from corewood.report.words import finding
+from corewood.report.page import finding
+from corewood.report.words import Finding
 
 NAMES = [f"l0-70-s{i}" for i in range(4)]
 TARGETS = pd.Series(0.7, NAMES)
@@ -20,13 +21,31 @@ def accuracy(cases: list[list[float]]) -> pd.DataFrame:
     """Four subnetworks that are equal in domain, and the full model; `cases` are (subnetwork, case)."""
     rows = []
     for name, values in [("full", [0.9, 0.9]), *zip(NAMES, cases, strict=True)]:
-        facts = {"subnetwork": name, "block": "full" if name == "full" else "search", "checkpoint": 5, "gold": "x", "group": ""}
+        facts: dict[str, object] = {
+            "task": "t",
+            "tuning": 0,
+            "way": "full" if name == "full" else "l0",
+            "state": "pruned",
+            "subnetwork": name,
+            "question": "full" if name == "full" else "prune",
+            "checkpoint": 5,
+            "gold": "x",
+            "group": "",
+        }
         facts |= {"target": 0.0 if name == "full" else 0.7, "n": 50}
         rows.append({**facts, "dataset": "validation", "case": "all", "domain": "in-domain", "value": 0.95})
         rows.append({**facts, "dataset": "hard", "case": "all", "domain": "challenge", "value": float(np.mean(values))})
         for case, value in zip(("if", "swap"), values, strict=True):
             rows.append({**facts, "dataset": "hard", "case": case, "domain": "challenge", "value": value})
     return pd.DataFrame(rows)
+
+
+def found_in(table: pd.DataFrame, held: pd.Series, ended: pd.Series) -> Finding:
+    """What the page of one model says."""
+    whose = {"task": "t", "tuning": 0, "way": "l0"}
+    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS, ended)}
+    tables = {name: made.assign(**whose) for name, made in tables.items()}
+    return finding({**tables, "scores": table, "holes": pd.DataFrame()}, "m")
 
 
 def test_a_search_is_comparable_within_a_factor_or_within_the_noise_of_the_best_of_its_size() -> None:
@@ -50,8 +69,7 @@ def test_the_spread_that_goes_with_kl() -> None:
 
 def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
     table = accuracy(CASES)
-    tables = {"spread": spread(table, comparable(HELD, TARGETS)), "convergence": convergence(table, HELD, TARGETS, ENDED)}
-    said = finding(tables, "m")
+    said = found_in(table, HELD, ENDED)
     assert said.headline.startswith("Not all searches have converged (at 70 % removed)")
     assert "by up to 10 points" in said.headline
     assert "2 of 4 searches ended within 1.5 times the lowest KL" in said.points[0]
@@ -61,8 +79,7 @@ def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
 
 def test_where_all_have_converged_nothing_is_warned_of() -> None:
     table, held = accuracy(CASES), pd.Series([0.02, 0.025, 0.021, 0.022], NAMES)
-    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS, ~ENDED)}
-    said = finding(tables, "m")
+    said = found_in(table, held, ~ENDED)
     assert said.headline.startswith("Subnetworks of m that are equal in domain differ by up to 70 points")
     assert "4 of 4 searches" in said.points[-1]
     assert "unfinished" not in said.points[-1]
@@ -71,5 +88,4 @@ def test_where_all_have_converged_nothing_is_warned_of() -> None:
 
 def test_searches_that_are_equally_unfinished_are_not_taken_for_done() -> None:
     table, held = accuracy(CASES), pd.Series([0.20, 0.25, 0.21, 0.22], NAMES)
-    tables = {"spread": spread(table, comparable(held, TARGETS)), "convergence": convergence(table, held, TARGETS, ENDED)}
-    assert "None ended by itself: more search may lower it" in finding(tables, "m").points[0]
+    assert "None ended by itself: more search may lower it" in found_in(table, held, ENDED).points[0]

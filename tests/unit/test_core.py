@@ -17,8 +17,8 @@ from corewood.analyse.generalisation import dynamics, full_model, spread, widest
 from corewood.analyse.heads import agreement, frequencies, rank_correlations
 from corewood.errors import InputError
 from corewood.model.mask import Mask
-from corewood.report.words import finding
-from corewood.study.tables_masks import core_table
+from corewood.report import spread as said
+from corewood.study.questions.core import core_table
 
 
 def random_masks(count: int, keep: float, seed: int, layers: int = 12, heads: int = 12) -> list[Mask]:
@@ -172,10 +172,10 @@ def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -
     values = pd.Series({"a": 0.5})
     assert np.isnan(widest_pair(values, values)[0])
     table = spread(accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0}))
-    found = finding({"spread": table, "core": pd.DataFrame()}, "m")
-    assert "One subnetwork of m at each sparsity" in found.headline
-    assert "one subnetwork keeps 98.0 % in domain" in found.points[0]
-    assert "the widest" not in found.points[0]
+    assert "One subnetwork of m at each sparsity" in str(said.headline({"spread": table}, "m"))
+    point = said.points({"spread": table}, True)[0]
+    assert "one subnetwork keeps 98.0 % in domain" in point
+    assert "the widest" not in point
 
 
 def test_the_full_model_is_the_one_that_was_pruned() -> None:

@@ -20,7 +20,7 @@ from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.evaluate.metrics import accuracy
 from corewood.spec import FilesTask, GlueTask, SourceSpec
-from corewood.spec_tasks import GLUE_LABELS, GLUE_METRICS, GlueName, Layout
+from corewood.spec.tasks import GLUE_LABELS, GLUE_METRICS, GlueName, Layout
 
 REAL = Path(os.environ.get("COREWOOD_GLUE", Path(__file__).parents[2] / "data" / "glue"))
 MNLI_HEAD = "index promptID pairID genre s1_bin s2_bin s1_parse s2_parse sentence1 sentence2 label1 gold_label".split()

@@ -13,17 +13,14 @@ import corewood
 
 SOURCE = Path(corewood.__file__).parent
 FLOW = ["data", "model", "evaluate", "prune", "analyse", "report"]
-GROUND = {"errors", "spec", "spec_tasks", "spec_lottery"}  # everyone may import these
+GROUND = {"errors", "spec"}  # everyone may import these
 ALLOWED = {
     "errors": set(),
-    "spec_tasks": {"errors"},
-    "spec": {"errors", "spec_tasks"},
-    "spec_lottery": {"errors", "spec", "spec_tasks"},
-    "study_file": GROUND,
+    "spec": {"errors"},
     "store": {"errors"},
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},
-    "study": {*FLOW, *GROUND, "store", "study_file"},
-    "cli": {*FLOW, *GROUND, "store", "study", "study_file"},
+    "study": {*FLOW, *GROUND, "store"},
+    "cli": {*FLOW, *GROUND, "store", "study"},
 }
 
 

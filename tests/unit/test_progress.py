@@ -9,6 +9,7 @@ import pytest
 from corewood.cli.progress import Tally, span
 from corewood.study.engines import Event
 from corewood.study.job import Job
+from corewood.study.kinds import KINDS
 
 
 class Clock:
@@ -27,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def jobs(kind: str, count: int, work: int) -> list[Job]:
-    return [Job.make(kind, f"{kind} {i}", {"number": i}, work=work) for i in range(count)]
+    return [Job.make(KINDS[kind], f"{kind} {i}", {"number": i}, work=work) for i in range(count)]
 
 
 def finish(tally: Tally, clock: Clock, pair: list[Job], seconds: float) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from corewood.errors import InputError, StudyError
-from corewood.spec import L0, FineTune, GlueTask, SearchSpec, kept_units
-from corewood.study_file import parse_study, read_study
+from corewood.spec import L0, FineTune, GlueTask, Searches, StudySpec, kept_units, parse_study, read_study
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -14,7 +13,7 @@ name: mine
 model: some/folder
 task:
   validation: {path: dev.csv, text: [a, b], label: gold}
-search: {sparsity: 0.5}
+prune: {l0: {sparsity: 0.5}}
 """
 
 
@@ -24,11 +23,16 @@ def mistakes(text: str) -> str:
     return str(caught.value)
 
 
+def searches_of(spec: StudySpec) -> Searches:
+    assert spec.prune.l0 is not None
+    return spec.prune.l0
+
+
 def test_a_small_study_is_enough() -> None:
     spec = parse_study(GOOD, "mine.yaml")
     assert spec.model.checkpoint == "some/folder"
-    assert spec.search.seed_list == (0, 1, 2, 3, 4, 5)
-    assert spec.search.sparsity == (0.5,)
+    assert searches_of(spec).seeds == (0, 1, 2, 3, 4, 5)
+    assert searches_of(spec).sparsity == (0.5,)
     assert spec.fine_tune is None
 
 
@@ -45,7 +49,7 @@ def test_all_mistakes_are_shown_together_with_the_nearest_name() -> None:
     )
     assert "mine.yaml: 4 mistakes" in message
     assert "task.validation.lable: unknown key. Did you mean 'label'?" in message
-    assert "search.seedz: unknown key. Did you mean 'seeds'?" in message
+    assert "prune.l0.seedz: unknown key. Did you mean 'seeds'?" in message
     assert "fine_tun: unknown key. Did you mean 'fine_tune'?" in message
     assert "fraction of units removed and must lie between 0 and 1" in message
 
@@ -76,7 +80,7 @@ def test_fine_tuning_needs_examples() -> None:
 
 
 def test_yaml_traps() -> None:
-    generated = "name: a\nmodel: b\ntask: {generated: overlap}\nsearch: {sparsity: 0.5}\n"
+    generated = "name: a\nmodel: b\ntask: {generated: overlap}\nprune: {l0: {sparsity: 0.5}}\n"
     tuned = parse_study(generated + "fine_tune: {steps: 9, learning_rate: 1e-5}\n", "x")
     assert tuned.fine_tune is not None
     assert tuned.fine_tune.learning_rate == 1e-5  # YAML reads 1e-5 as text
@@ -85,21 +89,21 @@ def test_yaml_traps() -> None:
     assert "must be a mapping" in mistakes("- a\n- b\n")
     assert "mine.yaml: 1 mistake" in mistakes("{{x}: 1}\n")
     assert parse_study(GOOD.replace("model: some/folder", "model: &m {checkpoint: a}"), "x").model.checkpoint == "a"
-    merged = "base: &b {sparsity: 0.5}\n" + GOOD.replace("search: {sparsity: 0.5}", "search: {<<: *b, seeds: 2}")
+    merged = "base: &b {sparsity: 0.5}\n" + GOOD.replace("{sparsity: 0.5}", "{<<: *b, seeds: 2}")
     assert "base: unknown key" in mistakes(merged)
     assert "validation.case: cases belong to challenge sets" in mistakes(GOOD.replace("label: gold", "label: gold, case: c"))
     assert "mine.yaml" in mistakes("name: [unclosed\n")
 
 
 def test_set_changes_one_value() -> None:
-    spec = parse_study(GOOD, "x", ["search.seeds=12", "model.max_length=32", "ablate=zero"])
-    assert len(spec.search.seed_list) == 12
+    spec = parse_study(GOOD, "x", ["prune.l0.seeds=12", "model.max_length=32", "ablate=zero"])
+    assert len(searches_of(spec).seeds) == 12
     assert spec.model.checkpoint == "some/folder"
     assert spec.model.max_length == 32
     with pytest.raises(InputError, match="write it as key=value"):
-        parse_study(GOOD, "x", ["search.seeds"])
+        parse_study(GOOD, "x", ["prune.l0.seeds"])
     with pytest.raises(StudyError, match="Did you mean 'seeds'"):
-        parse_study(GOOD, "x", ["search.seed=1"])
+        parse_study(GOOD, "x", ["prune.l0.seed=1"])
 
 
 def test_a_missing_study_file_says_what_is_there(tmp_path: Path) -> None:
@@ -110,16 +114,16 @@ def test_a_missing_study_file_says_what_is_there(tmp_path: Path) -> None:
 
 def test_search_settings_are_checked_by_name_and_value() -> None:
     with pytest.raises(ValueError, match="Did you mean 'steps'"):
-        SearchSpec(sparsity=0.5, settings={"step": 3})
+        Searches(sparsity=0.5, settings={"step": 3})
     with pytest.raises(ValueError, match=r"settings\.steps: .*give a number of steps, 1 or more, or auto, not 0"):
-        SearchSpec(sparsity=0.5, settings={"steps": 0})
+        Searches(sparsity=0.5, settings={"steps": 0})
     with pytest.raises(ValueError, match=r"settings\.step: unknown key.*; settings\.bach: unknown key"):
-        SearchSpec(sparsity=0.5, settings={"step": 3, "bach": 2})
-    with pytest.raises(ValueError, match=r"seeds: a value stands twice in \[1, 1\]"):
-        SearchSpec(sparsity=0.5, seeds=(1, 1))
-    with pytest.raises(ValueError, match="seeds: must not be negative"):
-        SearchSpec(sparsity=0.5, seeds=(-1,))
-    assert SearchSpec(sparsity=0.5, settings={"steps": 7}).runs()[0].steps == 7
+        Searches(sparsity=0.5, settings={"step": 3, "bach": 2})
+    with pytest.raises(ValueError, match=r"a value stands twice in \[1, 1\]"):
+        Searches(sparsity=0.5, seeds=(1, 1))
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        Searches(sparsity=0.5, seeds=(-1,))
+    assert Searches(sparsity=0.5, settings={"steps": 7}).runs()[0].steps == 7
 
 
 def test_the_papers_budget() -> None:
@@ -127,7 +131,7 @@ def test_the_papers_budget() -> None:
     assert paper.steps == 9300  # as stated in the methods for 50 %
     assert paper.ramp * paper.steps == pytest.approx(9000)
     assert (paper.batch, paper.start, paper.decay, paper.measure) == (128, 10.0, 0.01, "sampled")
-    assert SearchSpec(sparsity=0.7, preset="paper").runs() == [L0.paper(0.7)]
+    assert Searches(sparsity=0.7, preset="paper").runs() == [L0.paper(0.7)]
 
 
 def test_a_sparsity_that_leaves_no_unit_is_refused() -> None:
@@ -141,18 +145,18 @@ PRESETS = (
     GOOD
     + """
 presets:
-  small: {search.seeds: 2, model.max_length: 32}
-  large: {search: {sparsity: [0.3, 0.6]}}
+  small: {prune.l0.seeds: 2, model.max_length: 32}
+  large: {prune.l0: {sparsity: [0.3, 0.6]}}
 """
 )
 
 
 def test_presets_apply_in_order_and_before_changes() -> None:
-    spec = parse_study(PRESETS, "mine.yaml", ["search.seeds=4"], ["large", "small"])
-    assert spec.search.sparsity == (0.3, 0.6)
-    assert spec.search.seed_list == (0, 1, 2, 3)
+    spec = parse_study(PRESETS, "mine.yaml", ["prune.l0.seeds=4"], ["large", "small"])
+    assert searches_of(spec).sparsity == (0.3, 0.6)
+    assert searches_of(spec).seeds == (0, 1, 2, 3)
     assert spec.model.max_length == 32
-    assert parse_study(PRESETS, "mine.yaml").search.sparsity == (0.5,)
+    assert searches_of(parse_study(PRESETS, "mine.yaml")).sparsity == (0.5,)
     with pytest.raises(InputError, match=r"no preset 'smal'. Did you mean 'small'\?"):
         parse_study(PRESETS, "mine.yaml", None, ["smal"])
     with pytest.raises(InputError, match="It has none"):
@@ -161,14 +165,14 @@ def test_presets_apply_in_order_and_before_changes() -> None:
 
 
 def test_a_path_is_one_search_with_the_others_on_the_way() -> None:
-    spec = SearchSpec(sparsity=(0.6, 0.2, 0.4), path=True)
+    spec = Searches(sparsity=(0.6, 0.2, 0.4), path=True)
     (run,) = spec.runs()
     assert run.targets == (0.2, 0.4, 0.6)
-    assert [r.targets for r in SearchSpec(sparsity=(0.6, 0.2)).runs()] == [(0.6,), (0.2,)]
+    assert [r.targets for r in Searches(sparsity=(0.6, 0.2)).runs()] == [(0.6,), (0.2,)]
     with pytest.raises(ValueError, match="exact size"):
-        SearchSpec(sparsity=(0.6, 0.2), path=True, preset="paper")
+        Searches(sparsity=(0.6, 0.2), path=True, preset="paper")
     with pytest.raises(ValueError, match="path stands beside settings"):
-        SearchSpec(sparsity=0.5, settings={"path": [0.2]})
+        Searches(sparsity=0.5, settings={"path": [0.2]})
 
 
 def test_a_grid_needs_checkpoints_that_are_kept() -> None:
@@ -200,7 +204,7 @@ def test_what_ablations_and_attention_refuse() -> None:
         parse_study(GOOD + "presets: {2024: {seed: 1}}\n", "mine.yaml", None, ["small"])
 
 
-GLUE = "name: a\nmodel: b\ntask: {glue: GLUE}\nsearch: {sparsity: 0.5}\n"
+GLUE = "name: a\nmodel: b\ntask: {glue: GLUE}\nprune: {l0: {sparsity: 0.5}}\n"
 
 
 def test_a_set_of_glue_in_a_study() -> None:
@@ -216,13 +220,69 @@ def test_a_set_of_glue_in_a_study() -> None:
     assert wrong in mistakes(GLUE.replace("GLUE", "rte, challenge: {files: {path: x, layout: rte, lable: y}}"))
 
 
-def test_a_study_of_right_answers_refuses_other_metrics() -> None:
-    said = mistakes(GLUE.replace("GLUE", "cola"))
-    assert "this study counts right answers; metric matthews is for a lottery study; to count right answers" in said
-    assert "metric pearson is for a lottery study" in mistakes(GLUE.replace("GLUE", "stsb"))
-    assert "metric matthews is for a lottery study" in mistakes(GOOD.replace("task:", "task:\n  metric: matthews"))
-    assert parse_study(GOOD.replace("task:", "task:\n  metric: accuracy"), "x").task.metric == "accuracy"
-    assert parse_study(GLUE.replace("glue: GLUE", "generated: overlap"), "x").task.metric == "accuracy"
+def test_a_study_of_before_is_refused_with_the_new_spelling_of_each_key() -> None:
+    core = GOOD.replace("prune: {l0: {sparsity: 0.5}}", "search: {sparsity: 0.5}\nfine_tune: {steps: 3, seed: 7}")
+    said = mistakes(core)
+    assert "search: is prune.l0 now" in said
+    assert "fine_tune.seed: is a list now; write seeds: [7]" in said
+    lottery = "kind: lottery\nseeds: [1]\nbudgets: {}\nimportance: {}\nmagnitude: {}\nmethods: {sparsity: 0.5}\n"
+    said = mistakes(GOOD + lottery)
+    for new in (
+        "leave it out",
+        "fine_tune.seeds",
+        "fine_tune.tasks",
+        "prune.importance now",
+        "prune.magnitude now",
+        "{like: l0}",
+    ):
+        assert new in said
+    with pytest.raises(StudyError, match=r"search: is prune\.l0 now"):
+        parse_study(GOOD, "x", ["search.seeds=3"])
+
+
+TUNED = "name: a\nmodel: b\ntask: {generated: overlap}\nfine_tune: {steps: 9}\n"
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [
+        (GOOD + "tasks: {b: {generated: overlap}}\n", "give exactly one of 'task' and 'tasks'"),
+        (TUNED, "nothing to do: give prune a way"),
+        (TUNED + "ablations: {pairs: true}\n", "no way looks for one; add prune.l0"),
+        (GOOD + "tickets: {of: l0}\n", "this checkpoint is taken as it is; add fine_tune, or set tickets.retrain: false"),
+        (TUNED + "prune: {l0: {sparsity: 0.5}}\ntickets: {}\n", "add prune.importance, prune.magnitude, or of: l0"),
+        (TUNED + "prune: {l0: {sparsity: 0.5}}\ntickets: {of: importance}\n", "importance is not among the ways"),
+        (TUNED + "prune: {importance: {like: l0}}\n", "l0 is not among the ways; add prune.l0"),
+        (TUNED + "prune: {importance: {threshold: 0.9, sparsity: 0.5}}\n", "give only one of threshold and sparsity"),
+        (TUNED + "prune: {importance: [{threshold: 0.9}, {sparsity: 0.5}]}\n", "only one of its settings can be without like"),
+        (TUNED + "prune: {random: {like: magnitude}}\n", "magnitude is not among the ways"),
+        (TUNED + "effective_size: {way: importance, threshold: 0.9}\n", "write sparsity: [0.1, 0.2, 0.3]"),
+        (TUNED + "effective_size: {way: importance, sparsity: 0.5, path: true}\n", "path: belongs to L0 searches"),
+        (TUNED.replace("steps: 9", "steps: 9, tasks: {b: {steps: 3}}"), "fine_tune.tasks.b: there is no such task"),
+        (TUNED.replace("steps: 9", "steps: 9, tasks: {overlap: {seeds: 3}}"), "is no setting of one task's training"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_the_reason(study: str, said: str) -> None:
+    assert said in mistakes(study)
+
+
+def test_a_task_may_have_a_budget_of_its_own() -> None:
+    study = TUNED.replace("steps: 9", "epochs: 2, batch: 8, seeds: 3, tasks: {overlap: {steps: 5, checkpoints: [2]}}")
+    spec = parse_study(study + "prune: {l0: {sparsity: 0.5}}\n", "x")
+    assert spec.fine_tune is not None
+    assert spec.fine_tune.seeds == (0, 1, 2)
+    own = spec.fine_tune.of("overlap", 2)
+    assert (own.steps, own.epochs, own.batch, own.seed, own.kept) == (5, None, 8, 2, (2, 5))
+    assert spec.fine_tune.of("another").epochs == 2
+
+
+def test_a_way_with_two_settings_is_a_list() -> None:
+    study = TUNED + "prune: {l0: {sparsity: 0.5}, importance: [{threshold: 0.8}, {like: l0}]}\n"
+    one, other = parse_study(study, "x").prune.importance
+    assert (one.stand_in, other.stand_in) == ("zero", "mean")
+    wrong = mistakes(study.replace("threshold: 0.8", "threshold: 2"))
+    assert "prune.importance.0.threshold: Input should be less" in wrong
+    assert "prune.importance.threshold: Input" in mistakes(TUNED + "prune: {importance: {threshold: 2}}\n")
 
 
 @pytest.mark.parametrize(

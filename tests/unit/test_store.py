@@ -13,6 +13,7 @@ import pytest
 from corewood.errors import StoreError
 from corewood.store.store import META, Store, digest
 from corewood.study.job import Job
+from corewood.study.kinds import KINDS
 
 
 def put(store: Store, key: str = "k", text: str = "hello") -> None:
@@ -177,8 +178,8 @@ def test_a_full_disk_says_so_and_leaves_nothing_half_written(tmp_path: Path, kin
 def test_keys_depend_on_content_alone() -> None:
     assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})
-    data = Job.make("data", "one title", {"split": "x"})
-    assert data.key == Job.make("data", "another title", {"split": "x"}, local={"folder": "/elsewhere"}).key
-    one = Job.make("encode", "t", {"m": 1}, {"data": data})
-    assert one.key != Job.make("encode", "t", {"m": 2}, {"data": data}).key
+    data = Job.make(KINDS["data"], "one title", {"split": "x"})
+    assert data.key == Job.make(KINDS["data"], "another title", {"split": "x"}, local={"folder": "/elsewhere"}).key
+    one = Job.make(KINDS["encode"], "t", {"m": 1}, {"data": data})
+    assert one.key != Job.make(KINDS["encode"], "t", {"m": 2}, {"data": data}).key
     assert Job.from_plain(json.loads(json.dumps(one.plain()))) == one

@@ -96,10 +96,18 @@ def test_a_summary_averages_draws_before_seeds() -> None:
     rows = [("full", "full", "pruned", s, 0, v) for s, v in ((1, 0.8), (2, 0.9))]
     rows += [("importance", "random", "pruned", 1, d, v) for d, v in ((0, 0.2), (1, 0.4))]
     rows += [("importance", "random", "pruned", 2, 0, 0.9), ("importance", "good", "pruned", 1, 0, np.nan)]
-    scores = pd.DataFrame(rows, columns=["method", "ticket", "state", "seed", "draw", "value"]).assign(
-        task="t", part="tickets", dataset="report", prune="both", epochs=0.0, metric="accuracy"
+    scores = pd.DataFrame(rows, columns=["way", "ticket", "state", "tuning", "draw", "value"]).assign(
+        task="t",
+        question="tickets",
+        domain="in-domain",
+        prune="both",
+        epochs=0.0,
+        metric="accuracy",
+        target=0.0,
+        seed=0,
+        checkpoint=9,
     )
-    table = summary(scores).set_index(["method", "ticket"])
+    table = summary(scores).set_index(["way", "ticket"])
     assert table.loc[("importance", "random"), "mean"] == pytest.approx((0.3 + 0.9) / 2)
     assert table.loc[("importance", "random"), "std"] == pytest.approx(np.std([0.3, 0.9], ddof=1))
     assert table.loc[("importance", "random"), "beside"] == pytest.approx(0.85)

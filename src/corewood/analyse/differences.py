@@ -14,7 +14,9 @@ from scipy.stats import binom, pearsonr, spearmanr
 from statsmodels.stats.contingency_tables import cochrans_q
 from statsmodels.stats.multitest import multipletests
 
-LEVEL = 0.05
+from corewood.evaluate.metrics import LEVEL
+
+REAL = 1 - LEVEL  # what a corrected p must lie below
 
 
 def mcnemar(one: np.ndarray, other: np.ndarray) -> tuple[int, int, float]:
@@ -37,7 +39,7 @@ def corrected(table: pd.DataFrame) -> pd.DataFrame:
     """Holm's correction over all rows; `real` marks differences that survive it."""
     if table.empty:
         return table
-    real, p, _, _ = multipletests(table["p"], LEVEL, "holm")
+    real, p, _, _ = multipletests(table["p"], REAL, "holm")
     return table.assign(p_holm=p, real=real)
 
 

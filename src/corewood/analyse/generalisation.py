@@ -1,6 +1,6 @@
 """Same accuracy in domain, different behaviour outside: how far subnetworks spread, and how the full model got there.
 
-All functions read the `accuracy` table (see docs/tables.md).
+All functions read the `scores` table (see docs/tables.md).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 FULL = "full"
-SEARCH = "search"  # the block of a study whose subnetworks are compared with each other
+SEARCH = "prune"  # the question whose subnetworks are compared with each other
 SAME = 0.03  # in-domain accuracies that differ by at most three points count as the same
 
 
-def subnetworks(accuracy: pd.DataFrame, block: str = SEARCH) -> pd.DataFrame:
-    """Rows of the subnetworks of one block; a table without blocks has one."""
-    inside = accuracy["block"] == block if "block" in accuracy else accuracy["subnetwork"] != FULL
+def subnetworks(accuracy: pd.DataFrame, question: str = SEARCH) -> pd.DataFrame:
+    """Rows of the subnetworks that one question asked for; a table without questions has one."""
+    inside = accuracy["question"] == question if "question" in accuracy else accuracy["subnetwork"] != FULL
     rows: pd.DataFrame = accuracy[inside]
     return rows
 

@@ -19,7 +19,7 @@ def pattern_summary(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd
     tables = []
     for group in GROUPS:
         rows = patterns[inside(patterns, survivors)] if group == GROUPS[1] else patterns
-        by_seed = rows.groupby(["task", "state", "seed", "attention", "type"], sort=False)["share"].mean()
+        by_seed = rows.groupby(["task", "state", "tuning", "attention", "type"], sort=False)["share"].mean()
         by = by_seed.groupby(["task", "state", "attention", "type"], sort=False)
         table = by.agg(mean="mean", std="std", seeds="count").reset_index()
         heads = rows.drop_duplicates(["task", "layer", "head"]).groupby("task").size()

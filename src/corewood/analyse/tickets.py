@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-KEYS = ["task", "method", "prune", "ticket", "state", "epochs"]
+KEYS = ["task", "way", "prune", "target", "ticket", "state", "epochs"]
 
 
 def summary(scores: pd.DataFrame, sizes: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -14,21 +14,24 @@ def summary(scores: pd.DataFrame, sizes: pd.DataFrame | None = None) -> pd.DataF
     `undefined` counts seeds with a score that is no number: they are in no mean. `beside` is the full model's mean; `as_full`
     says whether the ticket reaches it less one standard deviation (the paper's figure 2).
     """
-    rows = scores[(scores["part"] == "tickets") & (scores["dataset"] == "report")]
-    by_seed = rows.groupby([*KEYS, "metric", "seed"], sort=False)["value"].agg(lambda v: v.mean(skipna=False)).reset_index()
+    rows = scores[(scores["domain"] == "in-domain") & (scores["question"] != "effective_size")]
+    last = rows["checkpoint"] == rows.groupby(["task", "tuning"])["checkpoint"].transform("max")
+    rows = rows[last | (rows["way"] != "full")]
+    seeds = ["tuning", "seed"]  # of fine-tuning, and of the search
+    by_seed = rows.groupby([*KEYS, "metric", *seeds], sort=False)["value"].agg(lambda v: v.mean(skipna=False)).reset_index()
     grouped = by_seed.groupby([*KEYS, "metric"], sort=False)["value"]
     table = grouped.agg(mean="mean", std="std", lowest="min", highest="max", seeds="count").reset_index()
     table["undefined"] = grouped.agg(lambda v: int(v.isna().sum())).to_numpy()
-    full = table[table["method"] == "full"].set_index("task")
+    full = table[table["way"] == "full"].set_index("task")
     table["beside"] = table["task"].map(full["mean"])
     floor = table["task"].map(full["mean"] - full["std"].fillna(0))
     table["as_full"] = table["mean"] >= floor
     if sizes is not None and not sizes.empty:
-        own = sizes[sizes["part"] == "tickets"]
-        what = ["task", "method", "prune", "ticket"]
-        kept = own.groupby([*what, "seed"])[["encoder_share", "in_good"]].mean().groupby(what).agg(["mean", "std"])
+        what = ["task", "way", "prune", "target", "ticket"]
+        own = sizes[(sizes["way"] != "full") & (sizes["question"] != "effective_size")]
+        kept = own.groupby([*what, *seeds])[["encoder_share", "in_good"]].mean().groupby(what).agg(["mean", "std"])
         kept.columns = pd.Index(["encoder_share", "encoder_share_std", "in_good", "in_good_std"])
-        table = table.merge(kept.reset_index(), on=["task", "method", "prune", "ticket"], how="left")
+        table = table.merge(kept.reset_index(), on=what, how="left")
     return table
 
 

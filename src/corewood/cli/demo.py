@@ -11,7 +11,7 @@ def command(store: StoreFolder = STORE, change: Changes = None, workers: Workers
     from pathlib import Path
 
     from corewood.cli.run import run
-    from corewood.study_file import parse_study
+    from corewood.spec import parse_study
 
     text = files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")
     run(parse_study(text, "the embedded study", change), Path(), store, workers, out)

@@ -13,7 +13,7 @@ Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_defau
 StoreFolder = Annotated[Path, typer.Option("--store", help="Where results are kept, and found again.")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change a setting: key=value, for instance search.seeds=12. May be repeated."),
+    typer.Option("--set", help="Change a setting: key=value, for instance prune.l0.seeds=12. May be repeated."),
 ]
 Presets = Annotated[
     list[str] | None,

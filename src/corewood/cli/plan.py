@@ -22,13 +22,13 @@ def command(
     from rich.console import Console
     from rich.table import Table
 
-    from corewood.cli.progress import KIND_NAMES, kinds, say_mapping, span
+    from corewood.cli.progress import kinds, say_mapping, span
+    from corewood.spec import read_study
     from corewood.store.store import Store
     from corewood.study.cost import estimate
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
     from corewood.study.run import state_of
-    from corewood.study_file import read_study
 
     spec = read_study(study, change, preset)
     results = Store(store)
@@ -41,18 +41,18 @@ def command(
     table.add_column("jobs")
     for heading in ("done", "missing", "failed", "damaged"):
         table.add_column(heading, justify="right")
-    for kind in kinds(plan.jobs):
-        here = [states[job.key].split(":")[0] for job in plan.jobs if job.kind == kind]
+    for kind in kinds(list(plan.jobs.values())):
+        here = [states[job.key].split(":")[0] for job in plan.jobs.values() if job.kind == kind.name]
         counts = [here.count(state) for state in ("done", "missing", "failed", "damaged")]
-        table.add_row(KIND_NAMES[kind], *(str(c) if c else "·" for c in counts))
+        table.add_row(kind.title, *(str(c) if c else "·" for c in counts))
     console.print(table)
-    for job in plan.jobs:
+    for job in plan.jobs.values():
         state, _, reason = states[job.key].partition(": ")
         if reason:
             console.print(f"{job.title}: {state}, {reason}", markup=False, style="red")
         elif every:
             console.print(f"{state:8} {job.title}", markup=False, style="dim" if state == "done" else "")
-    missing = [job for job in plan.jobs if states[job.key] != "done"]
+    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     if not missing:
         console.print("Everything is done: running it again computes nothing.")
         return

@@ -11,34 +11,22 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from corewood.study.base import Plan
 from corewood.study.engines import Event
-from corewood.study.job import Job
+from corewood.study.job import Job, Kind
+from corewood.study.kinds import KINDS
+from corewood.study.plan import Plan
 
-KIND_NAMES = {
-    "encode": "encode texts",
-    "fine_tune": "fine-tune",
-    "reference": "full model on the sample",
-    "search": "search subnetworks",
-    "predict": "evaluate",
-    "ablate": "ablate units",
-    "attention": "read attention",
-    "importance": "prune by importance",
-    "magnitude": "prune by magnitude",
-    "tickets": "draw tickets",
-    "retrain": "retrain tickets",
-    "pattern_classifier": "learn pattern types",
-    "patterns": "look at patterns",
-}
+COSTS = {"forward": 1.0, "search": 3.0, "train": 3.0, "second": 1.0}  # of an example, in forward passes: before any is seen
 
 
-EXAMPLE_COSTS = {"fine_tune": 3.0, "retrain": 3.0, "search": 3.0, "tickets": 0.1}  # of an example, in forward passes
-
-
-def kinds(jobs: Sequence[Job]) -> list[str]:
+def kinds(jobs: Sequence[Job]) -> list[Kind]:
     """The kinds there are, in the order they flow."""
     there = {job.kind for job in jobs}
-    return [kind for kind in KIND_NAMES if kind in there]
+    return [kind for kind in KINDS.values() if kind.name in there]
+
+
+def usual(kind: str) -> float:
+    return COSTS[KINDS[kind].pace] * KINDS[kind].factor
 
 
 def span(seconds: float) -> str:
@@ -88,13 +76,13 @@ class Tally:
             seconds, work = spent.get(job.kind, (0.0, 0.0))
             spent[job.kind] = seconds + now - began, work + part * job.work
         seconds = sum(s for s, _ in spent.values())
-        known = sum(work * EXAMPLE_COSTS.get(kind, 1.0) for kind, (_, work) in spent.items())
+        known = sum(work * usual(kind) for kind, (_, work) in spent.items())
         if now - self.began < 5 or not seconds or not known:
             return ""
         paces = {kind: s / work for kind, (s, work) in spent.items() if work}
         parts = {job.key: part for job, _, part in list(self.running.values())}
         todo = sum(
-            job.work * (1 - parts.get(job.key, 0.0)) * paces.get(job.kind, EXAMPLE_COSTS.get(job.kind, 1.0) * seconds / known)
+            job.work * (1 - parts.get(job.key, 0.0)) * paces.get(job.kind, usual(job.kind) * seconds / known)
             for job in self.jobs
             if job.key not in self.ended
         )
@@ -164,12 +152,12 @@ class LiveTable:
         for _ in range(4):
             table.add_column()
         for kind in kinds(self.tally.jobs):
-            here = [job.key for job in self.tally.jobs if job.kind == kind]
+            here = [job.key for job in self.tally.jobs if job.kind == kind.name]
             done = sum(self.tally.ended.get(key) == "done" for key in here)
             lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
             now = sum(self.tally.running[key][2] for key in here if key in self.tally.running)
             bar = ProgressBar(total=len(here), completed=done + lost + now, width=28)
-            table.add_row(KIND_NAMES[kind], bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
+            table.add_row(kind.title, bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
         for job, began, part in list(self.tally.running.values()):
             table.add_row(
                 f"[dim]  {job.title}[/dim]",

@@ -12,9 +12,10 @@ NAME = "report"
 def command(study: Study, store: StoreFolder = STORE, preset: Presets = None, change: Changes = None, out: Out = None) -> None:
     """Write the report of a study from what is done: report.html, figures (SVG, PDF, PNG), tables (Parquet, CSV)."""
     from corewood.cli.progress import listener
+    from corewood.spec import read_study
     from corewood.store.store import Store
-    from corewood.study.run import deliver, report_study
-    from corewood.study_file import read_study
+    from corewood.study.deliver import deliver
+    from corewood.study.run import report_study
 
     spec = read_study(study, change, preset)
     with listener() as show:

@@ -9,7 +9,7 @@ import typer
 from corewood.cli.options import STORE, Changes, Out, Presets, StoreFolder, Study, Workers
 
 if TYPE_CHECKING:
-    from corewood.study_file import AnyStudy
+    from corewood.spec import StudySpec
 
 NAME = "run"
 
@@ -23,16 +23,17 @@ def command(
     out: Out = None,
 ) -> None:
     """Run a study, or go on with one that was stopped."""
-    from corewood.study_file import read_study
+    from corewood.spec import read_study
 
     run(read_study(study, change, preset), study.parent, store, workers, out)
 
 
-def run(spec: AnyStudy, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
+def run(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
     from corewood.cli.progress import listener
     from corewood.store.store import Store
+    from corewood.study.deliver import check_out, deliver
     from corewood.study.engines import cores, engine
-    from corewood.study.run import check_out, deliver, run_study
+    from corewood.study.run import run_study
 
     out = out or Path(f"{spec.name}-report")
     check_out(out)
@@ -51,7 +52,7 @@ def run(spec: AnyStudy, base: Path, store: Path, workers: int | None, out: Path 
     typer.secho(f"Report: {page}", bold=True)
     if not outcome.complete:
         typer.secho(f"{len(outcome.holes)} jobs have no result:", fg="red", err=True)
-        for title, reason in outcome.holes.items():
-            typer.echo(f"  {title}: {reason}", err=True)
+        for key, reason in outcome.holes.items():
+            typer.echo(f"  {outcome.plan.jobs[key].title}: {reason}", err=True)
         typer.echo("The report shows them as holes. The same command tries them again.", err=True)
         sys.exit(1)

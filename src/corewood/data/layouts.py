@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corewood.errors import InputError
-from corewood.spec_tasks import GLUE_LABELS, SourceSpec
+from corewood.spec.tasks import GLUE_LABELS, SourceSpec
 
 NO_ENTAILMENT = {"neutral": "non-entailment", "contradiction": "non-entailment"}
 

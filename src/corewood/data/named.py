@@ -13,7 +13,7 @@ from corewood.data.overlap import overlap
 from corewood.data.read import check_labels, read_split
 from corewood.data.task import Split, Task
 from corewood.errors import InputError, nearest
-from corewood.spec_tasks import GLUE_LABELS, GLUE_METRICS, FilesTask, GeneratedTask, GlueTask, SourceSpec
+from corewood.spec.tasks import GLUE_LABELS, GLUE_METRICS, FilesTask, GeneratedTask, GlueTask, SourceSpec
 
 # name -> labels, and the layout of each split unless its entry says otherwise
 KNOWN: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
@@ -74,16 +74,17 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     regression = spec.metric == "pearson"
     notes: list[str] = []
 
-    def read(name: str, source: SourceSpec) -> Split:
-        split, said = read_split(name, source, base, seed, regression)
+    def read(name: str, source: SourceSpec, place: str) -> Split:
+        split, said = read_split(name, source, base, seed, regression, place)
         notes.extend(said)
         return split
 
-    parts = [read("train", source) for source in spec.train]
-    validation = read("validation", spec.validation)
+    many = len(spec.train) > 1
+    places = [f"{key}.train.{i}" if many else f"{key}.train" for i in range(len(spec.train))]
+    parts = [read("train", source, place) for source, place in zip(spec.train, places, strict=True)]
+    validation = read("validation", spec.validation, f"{key}.validation")
     labels = spec.labels or (parts[0] if parts else validation).labels
-    many = len(parts) > 1
-    parts = [check_labels(part, labels, f"{key}.train.{i}" if many else f"{key}.train") for i, part in enumerate(parts)]
+    parts = [check_labels(part, labels, place) for part, place in zip(parts, places, strict=True)]
     train = Split("train", pd.concat([p.frame for p in parts], ignore_index=True), labels) if parts else None
     validation = check_labels(validation, labels, f"{key}.validation")
     if train is not None and ("second" in train.frame) != ("second" in validation.frame):
@@ -97,7 +98,7 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
         notes.append(f"train: a mixture of {shares}")
     challenge = {}
     for name, source in spec.challenge.items():
-        split = read(name, source)
+        split = read(name, source, f"{key}.challenge.{name}")
         if ("second" in split.frame) != ("second" in validation.frame):
             kind = "pairs of texts" if "second" in validation.frame else "single texts"
             raise InputError(f"{key}.challenge.{name}.text: the validation set has {kind}; give the same here")

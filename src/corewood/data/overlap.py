@@ -211,7 +211,7 @@ def case_rows(draw: Draw, per_case: int, seen: set[Pair]) -> pd.DataFrame:
     return pd.DataFrame(made, columns=["first", "second", "label", "case", "group"])
 
 
-def overlap(seed: int = 0, train: int = 12_000, validation: int = 1_000, per_case: int = 150, counter: float = 0.02) -> Task:
+def overlap(seed: int = 0, train: int = 12_000, validation: int = 1_000, per_case: int = 100, counter: float = 0.04) -> Task:
     """The embedded task. No pair occurs twice, in one split or in two."""
     seen: set[Pair] = set()
     draws = [Draw(random.Random(f"overlap {seed} {part}")) for part in ("train", "validation", "cases")]

@@ -26,12 +26,13 @@ FORMATS = {
 
 
 def read_split(
-    name: str, source: SourceSpec, base: Path | None = None, seed: int = 0, regression: bool = False
+    name: str, source: SourceSpec, base: Path | None = None, seed: int = 0, regression: bool = False, key: str = ""
 ) -> tuple[Split, list[str]]:
     """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone.
 
-    The labels of a regression are numbers; the split then has no names of labels.
+    The labels of a regression are numbers; the split then has no names of labels. `key` is where the study has the source.
     """
+    key = key or f"task.{name}"
     where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
     frame, classes, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
     if frame.empty:
@@ -43,8 +44,8 @@ def read_split(
     names = classes.get(str(source.label))
     if name in ("train", "validation"):
         source = source.model_copy(update={"case": None, "group": None})
-    check_columns(frame, source, where, name)
-    frame = chosen_rows(frame, source, known, names, where, name, notes)
+    check_columns(frame, source, where, key)
+    frame = chosen_rows(frame, source, known, names, where, key, notes)
     if frame.empty:
         raise InputError(f"{where}: no row has a label, so {name} would be empty; GLUE's test sets hide theirs, use a dev set")
     made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
@@ -58,7 +59,7 @@ def read_split(
     if regression:
         made["label"] = label_numbers(frame[source.label], source, where)
     else:
-        made["label"] = label_names(frame[source.label], source, names, known, where, name)
+        made["label"] = label_names(frame[source.label], source, names, known, where, key)
     for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
         if wanted:
             missing = np.flatnonzero(frame[wanted].isna() | (frame[wanted].astype(str).str.strip() == ""))
@@ -79,13 +80,13 @@ def read_split(
     if known.group_names and "group" in tidy:  # first by heuristic, then by the right answer
         tidy["group"] = tidy["group"] + ", " + tidy["label"].astype(str)
     tidy = tidy.iloc[drawn(tidy, source.limit, seed)].reset_index(drop=True)
-    check_cases(tidy, f"task.{name}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
+    check_cases(tidy, f"{key}.limit: {source.limit} leaves case {{!r}} one example, which says nothing; raise the limit")
     if regression:
         return Split(name, tidy, ()), notes
     return Split(name, tidy, tuple(sorted(set(tidy["label"]))), dict(source.fold)), notes
 
 
-def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, name: str) -> None:
+def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, place: str) -> None:
     need: dict[str, list[str]] = {"text": list(source.text), "label": [str(source.label)], "only": list(source.only)}
     need |= {key: [column] for key, column in (("case", source.case), ("group", source.group)) if column}
     for key, columns in need.items():
@@ -93,7 +94,7 @@ def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, name: str
             if column not in frame:
                 there = [str(c) for c in frame.columns]
                 raise InputError(
-                    f"{where}: no column {column!r} (task.{name}.{key}).{nearest(column, there)} "
+                    f"{where}: no column {column!r} ({place}.{key}).{nearest(column, there)} "
                     f"The columns are: {', '.join(there)}"
                 )
 
@@ -104,7 +105,7 @@ def chosen_rows(
     known: Known,
     names: list[str] | None,
     where: str,
-    name: str,
+    key: str,
     notes: list[str],
 ) -> pd.DataFrame:
     """Rows that `only` asks for, without those that nobody could label."""
@@ -117,7 +118,7 @@ def chosen_rows(
             there = sorted(set(values.dropna()))
             shown = f" It has: {', '.join(there[:40])}." if len(there) <= 40 else ""
             raise InputError(
-                f"{where}: no row has {missing[0]!r} in {column!r} (task.{name}.only).{nearest(missing[0], there) or shown}"
+                f"{where}: no row has {missing[0]!r} in {column!r} ({key}.only).{nearest(missing[0], there) or shown}"
             )
         frame = frame[values.isin(wanted)]
     unlabelled = frame[source.label].astype(str).isin(known.unlabelled)
@@ -168,7 +169,7 @@ def as_number(text: str) -> float:
         return math.nan
 
 
-def label_names(column: Any, source: SourceSpec, names: list[str] | None, known: Known, where: str, split: str) -> Any:
+def label_names(column: Any, source: SourceSpec, names: list[str] | None, known: Known, where: str, key: str) -> Any:
     """Values of the file -> names: by the set's own class names or those of its layout, then by the study's `labels`."""
     empty = np.flatnonzero(column.isna() | (column.astype(str).str.strip() == ""))
     if len(empty):
@@ -189,7 +190,7 @@ def label_names(column: Any, source: SourceSpec, names: list[str] | None, known:
         if strangers:
             row = int(column.index[column == strangers[0]][0]) + 1
             raise InputError(
-                f"{where}: row {row} has the label {strangers[0]!r}, which task.{split}.labels does not name "
+                f"{where}: row {row} has the label {strangers[0]!r}, which {key}.labels does not name "
                 f"(it names {', '.join(map(repr, given))}); add it there or remove the row"
             )
         column = column.map(lambda v: given.get(v, v))

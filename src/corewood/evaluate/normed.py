@@ -11,27 +11,13 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 
 from corewood.data.words import Words
 from corewood.errors import InputError
 from corewood.evaluate.attention import attention_of
+from corewood.model.families import FAMILIES
 from corewood.model.load import Model
-
-
-def thirds(projected: Tensor, heads: int) -> Tensor:
-    """All queries, then all keys, then all values: GPT-2, ModernBERT."""
-    return projected.chunk(3, -1)[2].reshape(*projected.shape[:2], heads, -1)
-
-
-def per_head(projected: Tensor, heads: int) -> Tensor:
-    """Each head's query, key and value side by side: GPT-NeoX."""
-    return projected.reshape(*projected.shape[:2], heads, 3, -1)[..., 2, :]
-
-
-# (example, token, everything) -> (example, token, head, width), for models that project all three in one
-FUSED: dict[str, Callable[[Tensor, int], Tensor]] = {"gpt2": thirds, "modernbert": thirds, "gpt_neox": per_head}
 
 
 def head_columns(model: Model, layer: int) -> Tensor:
@@ -39,8 +25,7 @@ def head_columns(model: Model, layer: int) -> Tensor:
     out = model.attention_outs[layer]
     weight = out.weight
     assert isinstance(weight, Tensor)
-    if isinstance(out, transformers.pytorch_utils.Conv1D):  # GPT-2 keeps it transposed
-        weight = weight.T
+    weight = weight.T if model.family.transposed else weight
     return weight.detach().reshape(len(weight), model.units.heads, -1)
 
 
@@ -48,20 +33,23 @@ def split_values(model: Model, projected: Tensor) -> Tensor:
     """What the value projection gives -> (example, token, head, width); grouped values stand once per query head."""
     if projected.dim() != 3:
         raise InputError(f"model type {model.net.config.model_type!r}: its values are not in (example, token) order")
-    if len(model.family.attention_in) == 1:
-        return FUSED[model.net.config.model_type](projected, model.units.heads)
+    heads, row = model.units.heads, model.family
+    if row.fused == "thirds":
+        return projected.chunk(3, -1)[2].reshape(*projected.shape[:2], heads, -1)
+    if row.fused == "per_head":
+        return projected.reshape(*projected.shape[:2], heads, 3, -1)[..., 2, :]
     values = projected.reshape(*projected.shape[:2], model.units.groups, -1)
-    return values.repeat_interleave(model.units.heads // model.units.groups, 2)
+    return values.repeat_interleave(heads // model.units.groups, 2)
 
 
 def check_normed(model: Model) -> None:
     """Refuse a model whose value vectors cannot be told from its projections."""
-    kind = model.net.config.model_type
-    if len(model.family.attention_in) not in (1, 3) or (len(model.family.attention_in) == 1 and kind not in FUSED):
-        known = ", ".join(FUSED)
+    row = model.family
+    if (len(row.attention_in) == 1) == (row.fused == "no"):
+        known = ", ".join(name for name, other in FAMILIES.items() if other.fused != "no")
         raise InputError(
-            f"model type {kind!r}: where its value vectors stand in the projection is not known, so there is no normed "
-            f"attention for it (known of this sort: {known}); raw attention needs nothing of the kind"
+            f"model type {model.net.config.model_type!r}: where its value vectors stand in the projection is not known, so "
+            f"there is no normed attention for it (known of this sort: {known}); raw attention needs nothing of the kind"
         )
 
 

@@ -87,7 +87,7 @@ class Drawn:
 
 
 def texts() -> list[tuple[str, ...]]:
-    split = overlap(seed=SEED).validation
+    split = overlap(seed=SEED, counter=0.02).validation
     assert split is not None
     rows = split.frame.iloc[:PAIRS][["first", "second"]].itertuples(index=False)
     return TEXTS + [tuple(row) for row in rows]

@@ -7,7 +7,7 @@ parameters, and to run a subnetwork with smaller ones (slim.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from corewood.errors import InputError, nearest
@@ -23,6 +23,9 @@ class Family:
     mlp_in: tuple[str, ...]
     mlp_out: str
     slim: Literal["no", "plain", "gpt2"] = "no"  # whether its modules run with fewer heads, and how widths are told
+    fused: Literal["no", "thirds", "per_head"] = "no"  # one projection: all queries, keys, values; or those of each head
+    transposed: bool = False  # weights are kept (in, out)
+    position_offset: int = 0  # positions that no token has, since they begin after the padding index
 
 
 BERT = Family(
@@ -41,11 +44,13 @@ LLAMA = Family(
     "mlp.down_proj",
 )
 
+ROBERTA = replace(BERT, position_offset=2)
+
 FAMILIES: dict[str, Family] = {  # by the config's model_type
     "bert": BERT,
-    "roberta": BERT,
-    "xlm-roberta": BERT,
-    "camembert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
     "electra": BERT,
     "mpnet": Family(
         "encoder.layer",
@@ -53,6 +58,7 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         "attention.attn.o",
         ("intermediate.dense",),
         "output.dense",
+        position_offset=2,
     ),
     "distilbert": Family(
         "transformer.layer",
@@ -62,15 +68,20 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         "ffn.lin2",
         "plain",
     ),
-    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj", "gpt2"),
+    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj", "gpt2", "thirds", transposed=True),
     "gpt_neox": Family(
-        "layers", ("attention.query_key_value",), "attention.dense", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h"
+        "layers",
+        ("attention.query_key_value",),
+        "attention.dense",
+        ("mlp.dense_h_to_4h",),
+        "mlp.dense_4h_to_h",
+        fused="per_head",
     ),
     "llama": LLAMA,
     "mistral": LLAMA,
     "qwen2": LLAMA,
     "qwen3": LLAMA,
-    "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo"),
+    "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo", fused="thirds"),
     "deberta-v2": Family(
         "encoder.layer",
         ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),

@@ -58,8 +58,9 @@ class Model:
 
     @property
     def head_width(self) -> int:
-        out = self.attention_outs[0]
-        return in_features(out) // self.units.heads
+        weight = self.attention_outs[0].weight
+        assert isinstance(weight, Tensor)
+        return int(weight.shape[0 if self.family.transposed else 1]) // self.units.heads
 
     def __call__(self, **inputs: Tensor) -> Any:
         return self.net(**inputs)
@@ -74,13 +75,6 @@ class Model:
 
 def class_names(config: Any) -> tuple[str, ...]:
     return tuple(str(config.id2label[i]) for i in range(config.num_labels))
-
-
-def in_features(projection: nn.Module) -> int:
-    """Width of a projection's input; GPT-2's Conv1D keeps its weight transposed."""
-    weight = projection.weight
-    assert isinstance(weight, Tensor)
-    return int(weight.shape[0] if isinstance(projection, transformers.pytorch_utils.Conv1D) else weight.shape[1])
 
 
 def minilm_folder() -> Path:
@@ -159,8 +153,7 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
 def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
     """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
     limits = [max_length or 10**9, tokenizer.model_max_length, getattr(config, "max_position_embeddings", 10**9)]
-    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        limits[2] -= 2  # their positions begin after the padding index
+    limits[2] -= family(config.model_type).position_offset
     return int(min(limits))
 
 

@@ -89,7 +89,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     if ablate == "mean" and means is None:
         raise InputError("mean ablation needs mean activations: pass means, or ablate='zero'")
     row, width = model.family, model.head_width
-    transposed = row.slim == "gpt2"  # Conv1D keeps (in, out)
+    transposed = row.transposed
     place = {id(module): name for name, module in model.net.named_modules()}
     found: dict[str, Tensor] = {}
 

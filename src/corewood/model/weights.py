@@ -133,17 +133,16 @@ def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]
     """
     units, row = model.units, model.family
     place = {id(p): name for name, p in model.net.named_parameters()}
-    transposed = row.slim == "gpt2"  # Conv1D keeps (in, out)
     heads = np.zeros((units.layers, units.heads))
     mlps = np.zeros(units.layers)
 
     def kept(module: nn.Module) -> np.ndarray:
         """(out, in) bool"""
         values = mask.kept(place[id(module.weight)])
-        return values.T if transposed else values
+        return values.T if row.transposed else values
 
     for i, layer in enumerate(model.layers):
-        parts = [by_head(kept(layer.get_submodule(path)), model, path) for path in row.attention_in]
+        parts = [by_head(kept(layer.get_submodule(path)), model) for path in row.attention_in]
         parts.append(kept(model.attention_outs[i]).T.reshape(units.heads, -1))  # its columns, as rows
         heads[i] = np.concatenate(parts, axis=1).mean(1)
         inner = [kept(layer.get_submodule(path)).ravel() for path in row.mlp_in]
@@ -166,12 +165,12 @@ def unit_weights(model: Model, mask: Mask) -> int:
     return sum(p.numel() for p in encoder_weights(model).values()) - gone
 
 
-def by_head(kept: np.ndarray, model: Model, path: str) -> np.ndarray:
+def by_head(kept: np.ndarray, model: Model) -> np.ndarray:
     """Rows of a projection into the heads, (out, in) -> (head, its weights)."""
     heads = model.units.heads
-    if len(model.family.attention_in) > 1:
+    if model.family.fused == "no":
         own = kept.reshape(len(kept) // model.head_width, -1)  # one row a head, or a group of heads
         return np.repeat(own, heads // len(own), axis=0)
-    if path.endswith("query_key_value"):  # GPT-NeoX: query, key and value of a head stand together
+    if model.family.fused == "per_head":
         return kept.reshape(heads, -1)
     return np.concatenate(kept.reshape(3, heads, -1), axis=1)  # all queries, all keys, all values

@@ -22,7 +22,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
 from corewood.prune.l0 import frozen
-from corewood.spec_lottery import Importance, Prunes
+from corewood.spec.ways import Importance, Prunes
 
 Judge = Callable[[Mask], float]
 
@@ -55,7 +55,10 @@ def importance_scores(
         for indices in by_length(examples.lengths, settings.batch):
             shape = (len(indices), -1) if settings.per == "example" else (-1,)
             gates = start.expand(shape).clone().requires_grad_()  # ([example,] unit)
-            with gated(model, Gates.from_vector(gates, units.layers, units.heads), settings.ablate, means), torch.enable_grad():
+            with (
+                gated(model, Gates.from_vector(gates, units.layers, units.heads), settings.stand_in, means),
+                torch.enable_grad(),
+            ):
                 logits = model.net(**examples.batch(indices, model.device)).logits
                 losses = example_losses(logits, answers[indices])
                 (gradient,) = torch.autograd.grad(losses.sum() if settings.per == "example" else losses.mean(), gates)

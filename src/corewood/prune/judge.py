@@ -18,7 +18,7 @@ from corewood.model.reference import Progress, no_progress
 from corewood.prune.importance import FoundUnits, importance_search
 from corewood.prune.magnitude import FoundWeights, magnitude_search
 from corewood.spec import Ablation
-from corewood.spec_lottery import Importance, Magnitude, Prunes
+from corewood.spec.ways import Importance, Magnitude, Prunes
 
 
 def unit_judge(
@@ -42,7 +42,7 @@ def prune_units(
     """Heads and MLPs of a fine-tuned model by importance, on a labelled split: `.mask`, and how it was found."""
     settings = settings or Importance.model_validate({})
     examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
-    judge = unit_judge(model, examples, gold, metric, settings.ablate, model.means)
+    judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)
     return importance_search(model, examples, gold, judge, settings, prune, None, model.means, progress)
 
 

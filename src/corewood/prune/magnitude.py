@@ -20,7 +20,7 @@ from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 from corewood.model.weights import WeightMask, encoder_weights
 from corewood.prune.importance import reaches
-from corewood.spec_lottery import Magnitude
+from corewood.spec.ways import Magnitude
 
 LOW_BITS = 15  # of the 31 bits of a magnitude, those that the second count tells apart
 Judge = Callable[[], float]

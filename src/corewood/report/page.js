@@ -13,6 +13,15 @@ for (const [name, spec] of Object.entries(specs)) {
   );
 }
 
+const chosen = document.getElementById("model");
+if (chosen) {
+  const show = () => {
+    for (const part of document.querySelectorAll("[data-model]")) part.hidden = part.dataset.model !== chosen.value;
+  };
+  chosen.addEventListener("change", show);
+  show();
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   table.tHead.addEventListener("click", (event) => {

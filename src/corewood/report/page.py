@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,11 +15,43 @@ import altair as alt
 import vl_convert
 import yaml
 
-from corewood.report.items import Drawn
-from corewood.report.lottery_words import lottery_finding
-from corewood.report.sections import draw
-from corewood.report.style import Tables
-from corewood.report.words import finding
+from corewood.report import (
+    ablations,
+    attention,
+    core,
+    dynamics,
+    effective_size,
+    overlaps,
+    patterns,
+    searches,
+    spread,
+    survivors,
+    tickets,
+    tunings,
+    ways_compared,
+)
+from corewood.report.items import Drawn, Item
+from corewood.report.models import ModelTables, models_of
+from corewood.report.style import Tables, styled
+from corewood.report.words import Finding
+
+# one module a question, in the order of reading
+QUESTIONS = (
+    spread,
+    tunings,
+    tickets,
+    ways_compared,
+    core,
+    survivors,
+    overlaps,
+    dynamics,
+    effective_size,
+    ablations,
+    attention,
+    patterns,
+    searches,
+)
+HEADLINES = (spread, tickets, ways_compared)
 
 # the release of Vega-Lite that charts are written for, where vl-convert has it
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
@@ -46,7 +79,7 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
 
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:
     here = files("corewood.report")
-    found = (lottery_finding if "summary" in tables else finding)(tables, str(about["model"]))
+    found = finding(tables, str(about["model"]))
     specs = {d.item.name: d.content.to_dict() for items in sections.values() for d in items if not d.item.table}
     script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
     parts = [
@@ -61,11 +94,45 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         headline=escape(found.headline),
         points="".join(f"<li>{escape(p)}</li>" for p in found.points),
         holes=holes(tables),
-        contents=contents(sections),
+        contents=choice(sections) + contents(sections),
         sections="\n".join(parts),
         specs=json.dumps(specs, ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
         script=script.replace("</script", "<\\/script"),
     )
+
+
+def finding(tables: Tables, model: str) -> Finding:
+    """What a reader should take away, from the tables alone: what is in doubt first."""
+    models = models_of(tables)
+    single = len(models) == 1
+    own = {**tables, **models[0].tables} if single else tables
+    said = [line for question in HEADLINES if (line := question.headline(own, model))]
+    if not said:
+        said = ["No subnetwork could be judged." if not tables["holes"].empty else f"What the study asked of {model}."]
+    points = [point for question in QUESTIONS for point in question.points(own, single)]
+    doubts = searches.convergence_points(own)[0] if single else []
+    return Finding(searches.unfinished(tables) + said[0], [*doubts, *said[1:], *points])
+
+
+def draw(tables: Tables) -> dict[str, list[Drawn]]:
+    """Section -> what it shows; sections without data are absent."""
+    alt.data_transformers.disable_max_rows()
+    made: dict[str, list[Drawn]] = {}
+    models = models_of(tables)
+    for question in QUESTIONS:
+        for section, items in question.SECTIONS.items():
+            for item in items:
+                for model in models if item.per_model else [ModelTables("", tables)]:
+                    content = item.make(model.tables) if model.tables else None
+                    if content is not None:
+                        shown = content if item.table else styled(content)
+                        made.setdefault(section, []).append(Drawn(named(item, model), shown, model.label))
+    return made
+
+
+def named(item: Item, model: ModelTables) -> Item:
+    """Where there are several models, what is drawn for each has its name."""
+    return replace(item, name=f"{item.name}-{model.slug}") if model.label else item
 
 
 def slug(name: str) -> str:
@@ -76,14 +143,27 @@ def contents(sections: Mapping[str, list[Drawn]]) -> str:
     """One line per section, with what it shows."""
     lines = []
     for name, items in sections.items():
-        links = " ".join(f'<a href="#{d.item.name}">{escape(d.item.title)}</a>' for d in items)
+        links = " ".join(f'<a href="#{d.item.name}"{of_model(d)}>{escape(d.item.title)}</a>' for d in items)
         lines.append(f'<div><a class="part-link" href="#{slug(name)}">{escape(name)}</a> {links}</div>')
     return "".join(lines) + '<div><a class="part-link" href="#provenance">Where this comes from</a></div>'
 
 
+def of_model(drawn: Drawn) -> str:
+    return f' data-model="{escape(drawn.model)}"' if drawn.model else ""
+
+
+def choice(sections: Mapping[str, list[Drawn]]) -> str:
+    """Where there are several models: which one the charts show."""
+    labels = dict.fromkeys(d.model for items in sections.values() for d in items if d.model)
+    options = "".join(f"<option>{escape(label)}</option>" for label in labels)
+    return (
+        f'<p class="choice"><label>Charts of one model show <select id="model">{options}</select></label></p>' if labels else ""
+    )
+
+
 def section(drawn: Drawn) -> str:
     item = drawn.item
-    head = f'<section id="{item.name}"><h3>{escape(item.title)}</h3><p>{escape(item.text)}</p>'
+    head = f'<section id="{item.name}"{of_model(drawn)}><h3>{escape(item.title)}</h3><p>{escape(item.text)}</p>'
     if item.table:
         return f"{head}{drawn.content}</section>"
     links = " ".join(f'<a href="figures/{item.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png"))
@@ -101,15 +181,11 @@ def holes(tables: Tables) -> str:
 def basis(ablate: str, tables: Tables) -> str:
     """What stands in for a removed unit, and what intervals are."""
     said = f"A removed unit is replaced by {STAND_INS[ablate]}"
-    if "summary" not in tables:
-        return f"{said}. Intervals are Wilson's, 95 %."
-    said += "." if ablate == "zero" else "; in retraining, by zero."
-    if "methods" not in tables:
-        return said
-    return (
-        f"{said} Where ways of pruning are compared at the same size it is its mean over non-padding tokens, and intervals, "
-        "95 %, are those of a bootstrap over seeds and examples."
-    )
+    ways = set(tables["scores"]["way"])
+    said += "; of importance pruning, by zero unless the study says otherwise" if "importance" in ways else ""
+    said += "; in retraining, by zero" if (tables["scores"]["state"] == "retrained").any() else ""
+    said += ". Intervals are Wilson's, 95 %"
+    return said + (", and where ways are compared those of a bootstrap over models and examples." if "ways" in tables else ".")
 
 
 def provenance(about: Mapping[str, Any], tables: Tables) -> str:

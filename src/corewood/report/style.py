@@ -38,7 +38,7 @@ def in_rows(panels: list[Any], across: int = 2) -> Any:
 
 
 def percent(sparsity: float) -> str:
-    return f"{100 * sparsity:g} % removed"
+    return f"{100 * sparsity:g} % removed" if sparsity else "pruned to a threshold"
 
 
 def styled(chart: Any) -> Any:

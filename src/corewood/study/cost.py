@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +15,13 @@ from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.l0 import State, frozen, step
 from corewood.spec import L0, Ablation, FineTune
-from corewood.study.base import Plan
 from corewood.study.job import Job
-from corewood.study.lottery import LotteryPlan
-from corewood.study.plan_core import CorePlan
+from corewood.study.kinds import KINDS
+from corewood.study.models import ENCODE, TaskPlan
+from corewood.study.plan import Plan
 
 EXAMPLES = 32
 ROUNDS = 3
-REUSED = 0.6  # share of a forward pass that an ablation costs; bench/ablate.py
-EAGER = 3.0  # forward passes that reading one example's attention costs
-MAP = 0.01  # seconds that one generated map costs a pattern classifier
 
 
 @dataclass(frozen=True)
@@ -41,79 +38,69 @@ class Cost:
 class Part:
     """What is measured together: one classifier and its texts."""
 
+    task: TaskPlan
     classes: Sequence[str] | None  # of a new classifier, or as the checkpoint has them
-    splits: Mapping[str, Split]  # by their names in the plan
-    train: str  # the split that training and searches read
     fine_tune: FineTune | None
     search: L0 | None
     ablate: Ablation
 
 
 def parts_of(plan: Plan) -> list[Part]:
-    if isinstance(plan, LotteryPlan):
-        spec = plan.spec
-        search = spec.methods.runs()[0] if spec.methods else None
-        mine = {task: {n: s for n, s in plan.splits.items() if n.startswith(f"{task}/")} for task in spec.tasks}
-        return [Part(plan.classes[t], splits, f"{t}/train", spec.tuning(t), search, "mean") for t, splits in mine.items()]
-    assert isinstance(plan, CorePlan)
-    core = plan.spec
-    classes = plan.classes if core.fine_tune else core.model.labels
-    train = "train" if "train" in plan.splits else "validation"
-    return [Part(classes, plan.splits, train, core.fine_tune, core.search.runs()[0], core.ablate)]
+    spec = plan.spec
+    made = []
+    for name, task in plan.tasks.items():
+        wanted = spec.prune.l0 or (spec.effective_size if spec.effective_size and spec.effective_size.way == "l0" else None)
+        search = wanted.runs()[0] if wanted and not task.regression else None
+        classes = task.classes if spec.fine_tune else spec.model.labels
+        made.append(Part(task, classes, spec.fine_tune.of(name) if spec.fine_tune else None, search, spec.ablate))
+    return made
 
 
 def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
     """Training with several threads runs alone; everything else is shared by the workers."""
-    forward: dict[str, float] = {}
-    search: dict[str, float] = {}
-    train: dict[str, float] = {}
+    paces: dict[str, dict[str, float]] = {"forward": {}, "search": {}, "train": {}}  # by the key of a split's data
     before = torch.get_num_threads()
     try:
         for part in parts_of(plan):
-            measure(plan, part, forward, search, train)
+            measure(plan, part, paces)
     finally:
         torch.set_num_threads(before)
-    names = {job.key: name for name, job in plan.data.items()}
-    names |= {job.key: names[job.inputs["data"][1]] for job in plan.jobs if job.kind == "encode"}
+    split = {job.key: job.key for job in plan.data.values()}
+    split |= {job.key: job.inputs["data"][1] for job in plan.jobs.values() if job.kind == ENCODE.name}
+    usual = {name: max(values.values(), default=0.0) for name, values in paces.items()}
     total = 0.0
     for job in jobs:
-        where = names.get(job.inputs.get("encoded", job.inputs.get("data", ("", "")))[1], next(iter(forward)))
-        pace = {
-            "encode": 0.01 * forward[where],
-            "fine_tune": train.get(where, 0.0),
-            "retrain": train.get(where, 0.0),
-            "search": search.get(where, 0.0),
-            "ablate": REUSED * forward[where],
-            "attention": EAGER * forward[where],
-            "tickets": 0.0,
-            "pattern_classifier": MAP,
-        }.get(job.kind, forward[where])
-        total += job.work * pace / (1 if job.local.get("threads", 1) > 1 else workers)
-    return Cost(total, forward, max(search.values(), default=None), max(train.values(), default=None))
+        kind = KINDS[job.kind]
+        read = split.get(job.inputs.get("encoded", job.inputs.get("data", ("", "")))[1], "")
+        pace = 1.0 if kind.pace == "second" else paces[kind.pace].get(read, usual[kind.pace])
+        total += job.work * kind.factor * pace / (1 if job.local.get("threads", 1) > 1 else workers)
+    names = {job.key: name for name, job in plan.data.items()}
+    forward = {names[key]: pace for key, pace in paces["forward"].items()}
+    return Cost(total, forward, usual["search"] or None, usual["train"] or None)
 
 
-def measure(plan: Plan, part: Part, forward: dict[str, float], search: dict[str, float], train: dict[str, float]) -> None:
-    """Seconds per example, by the name of the split."""
-    spec = plan.spec
-    local = plan.jobs[0].local
+def measure(plan: Plan, part: Part, paces: dict[str, dict[str, float]]) -> None:
+    """Seconds per example, by the data that is read."""
+    spec, task = plan.spec.model, part.task
     model = load(
-        local["source"],
+        plan.checkpoint.source,
         part.classes,
-        pad_token=spec.model.pad_token,
-        revision=spec.model.revision,
-        max_length=spec.model.max_length,
-        device=local["device"],
+        pad_token=spec.pad_token,
+        revision=spec.revision,
+        max_length=spec.max_length,
+        device=spec.device,
         new_head=part.fine_tune is not None,
         check=False,
     )
-    texts = {name: some_texts(model, split) for name, split in part.splits.items()}
+    texts = {name: some_texts(model, split) for name, split in task.splits.items()}
     torch.set_num_threads(1)
-    forward |= {name: forward_pace(model, examples) for name, examples in texts.items()}
+    paces["forward"] |= {task.data[name].key: forward_pace(model, examples) for name, examples in texts.items()}
+    learnt = task.data[task.sampled].key
     if part.search is not None:
-        search[part.train] = search_pace(model, texts[part.train], part.search, part.ablate)
+        paces["search"][learnt] = search_pace(model, texts[task.sampled], part.search, part.ablate)
     if part.fine_tune is not None:
         torch.set_num_threads(part.fine_tune.threads)
-        train[part.train] = train_pace(model, texts[part.train])
+        paces["train"][learnt] = train_pace(model, texts[task.sampled])
 
 
 def some_texts(model: Model, split: Split) -> Encoded:

@@ -1,19 +1,25 @@
-"""A job: keys in, one key out."""
+"""A job: keys in, one key out. A kind of job: all that is known of it in one record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from corewood.store.store import digest
 
-# Raise a number when the code of that kind changes what it computes: its old results are then computed anew.
-VERSIONS = {
-    "data": 1, "encode": 1, "fine_tune": 2, "reference": 1, "search": 4, "predict": 2, "ablate": 1, "attention": 1,
-    "importance": 2, "magnitude": 2, "tickets": 2, "retrain": 2, "pattern_classifier": 1, "patterns": 1,
-    "tables": 6, "report": 6,
-}  # fmt: skip
+if TYPE_CHECKING:
+    from corewood.study.work import Work
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    version: int  # raise it when the code changes what it computes: old results are then computed anew
+    title: str  # what progress calls it
+    pace: Literal["forward", "search", "train", "second"]  # what one example of its work takes,
+    factor: float  # times this
+    do: Callable[[Work], dict[str, Any]] | None  # what it returns goes into meta.json; None: made where it is planned
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Job:
     @classmethod
     def make(
         cls,
-        kind: str,
+        kind: Kind,
         title: str,
         params: Mapping[str, Any],
         inputs: Mapping[str, Job] | None = None,
@@ -39,8 +45,13 @@ class Job:
         work: int = 1,
     ) -> Job:
         keys = {name: (job.kind, job.key) for name, job in (inputs or {}).items()}
-        content = {"kind": kind, "version": VERSIONS[kind], "params": params, "inputs": {n: k for n, (_, k) in keys.items()}}
-        return cls(kind, digest(content), title, params, keys, local or {}, work)
+        content = {
+            "kind": kind.name,
+            "version": kind.version,
+            "params": params,
+            "inputs": {n: k for n, (_, k) in keys.items()},
+        }
+        return cls(kind.name, digest(content), title, params, keys, local or {}, work)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,56 +1,240 @@
-"""A plan, and what is there of it."""
+"""A plan, and what is there of it: the one reader behind every table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from corewood.analyse.convergence import comparable
-from corewood.analyse.core import core
-from corewood.analyse.generalisation import SEARCH, full_model
-from corewood.data.labels import fold_classes
-from corewood.evaluate.metrics import accuracy, predicted
+from corewood.analyse.generalisation import full_model
+from corewood.data.labels import fold_classes, gold_classes
+from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score
 from corewood.model.mask import Mask, Units
-from corewood.store.store import Store
-from corewood.study.plan_core import CorePlan, Subnetwork
-from corewood.study.work import read_logits, read_masks
+from corewood.store.store import Entry, Store
+from corewood.study.entries import read_logits, read_masks, read_retrained
+from corewood.study.job import Job
+from corewood.study.models import TRAIN, VALIDATION, ModelPlan, domain
+from corewood.study.subnetwork import FACTS, FULL, GOOD, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
+
+if TYPE_CHECKING:
+    from corewood.study.plan import Plan
+
+Tables = dict[str, pd.DataFrame]
+Rater = tuple[int, int]  # seeds of fine-tuning and of the search: what masks of one kind differ in
+
+
+@dataclass(frozen=True)
+class Found:
+    """What masks of different seeds have in common."""
+
+    task: str
+    way: str
+    prune: str
+    target: float
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return vars(self)
+
+    @property
+    def anywhere(self) -> Found:
+        """The same, of any task."""
+        return Found("", self.way, self.prune, self.target)
 
 
 @dataclass(frozen=True)
 class Results:
     """Read when first asked for, and once."""
 
-    plan: CorePlan
+    plan: Plan
     store: Store
-    holes: Mapping[str, str]
+    holes: Mapping[str, str]  # key of a job -> why it has no result
     _logits: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def there(self, job: Job) -> bool:
+        return job.key not in self.holes
 
     @cached_property
     def rows(self) -> list[Subnetwork]:
         """The full models and subnetworks that have all their results."""
-        return [row for row in self.plan.subnetworks if not any(job.title in self.holes for job in row.jobs)]
+        return [row for row in self.plan.rows if all(map(self.there, row.jobs))]
+
+    def entry(self, job: Job | None) -> Entry:
+        assert job is not None
+        return self.store.get(job.kind, job.key)
+
+    def mask(self, row: Subnetwork) -> Mask:
+        return read_masks(self.entry(row.masks))[row.place]
+
+    @cached_property
+    def units(self) -> Units:
+        job = next(job for row in self.rows if row.state != RETRAINED for job in row.predictions.values())
+        return Units(**self.entry(job).meta["units"])
+
+    def logits(self, row: Subnetwork, dataset: str) -> np.ndarray:
+        """(example, class)"""
+        job = row.predictions[dataset]
+        if row.state == RETRAINED:
+            return read_retrained(self.entry(job), dataset)
+        if job.key not in self._logits:
+            self._logits[job.key] = read_logits(self.entry(job))
+        return np.asarray(self._logits[job.key][row.place])
+
+    def right(self, task: str, logits: np.ndarray, dataset: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """(..., example, class) -> (..., example) bool; `rows` says which examples these are, where not all."""
+        mine = self.plan.tasks[task]
+        split = mine.splits[dataset]
+        gold = split.gold if rows is None else split.gold[rows]
+        return np.asarray(predicted(logits, fold_classes(mine.classes, split)) == gold)
+
+    def answers(self, row: Subnetwork, dataset: str) -> np.ndarray:
+        """(example,) bool: what is right of them."""
+        return self.right(row.task, self.logits(row, dataset), dataset)
+
+    def full(self, model: tuple[str, int], checkpoint: int | None = None) -> Subnetwork | None:
+        """The full model at a checkpoint; without one, at the last."""
+        step = self.plan.models[model].last if checkpoint is None else checkpoint
+        return next((r for r in self.rows if r.way == FULL and (r.model, r.checkpoint) == (model, step)), None)
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row per subnetwork, dataset and case: the task's metric on the validation set, accuracy on challenge sets."""
+        tables = [self.scored(row, n) for n, row in self.judgements()]
+        tables += [self.majority(task) for task in self.plan.tasks if TRAIN in self.plan.tasks[task].splits]
+        first = ["study", "model", *FACTS, "subnetwork", "dataset", "case", "domain", "metric"]
+        if not tables:
+            return pd.DataFrame(columns=[*first, "value"])
+        table = pd.concat(tables, ignore_index=True)
+        table = table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint)
+        return table[first + [c for c in table.columns if c not in first]]
+
+    def judgements(self) -> Iterable[tuple[str, Subnetwork]]:
+        """Set by set within a task, so that those of a set stand together."""
+        for task in self.plan.tasks.values():
+            for dataset in task.datasets:
+                yield from ((dataset, row) for row in self.rows if row.task == task.name)
+
+    def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
+        task = self.plan.tasks[row.task]
+        split, logits = task.splits[dataset], self.logits(row, dataset)
+        facts = {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": domain(dataset), "note": ""}
+        plain = task.metric if dataset == VALIDATION or split.regression else "accuracy"
+        beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
+        if split.regression:
+            table = pd.DataFrame({"case": case, "group": group} for case, group, _ in parts(split))
+        else:
+            table = accuracy(logits, split, task.classes, None if beside is None else self.logits(beside, dataset))
+        table = table.assign(metric=plain, **facts)
+        if plain != "accuracy":
+            gold = gold_classes(task.classes, split)
+            found = [score(plain, logits[inside], gold[inside]) for _, _, inside in parts(split)]
+            for name in ("value", "low", "high", "n", "note"):
+                table[name] = [getattr(one, name) for one in found]
+            table["correct"] = np.nan
+        return table
+
+    def majority(self, name: str) -> pd.DataFrame:
+        """What a model gets that always says the most frequent class of training."""
+        task = self.plan.tasks[name]
+        gold = {n: gold_classes(task.classes, task.splits[n]) for n in (TRAIN, VALIDATION)}
+        found = baseline(task.metric, gold[TRAIN], gold[VALIDATION])
+        facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": name, "way": "majority", "ticket": "majority", "state": ""}
+        facts |= {"question": "majority", "prune": "", "nested": False, "subnetwork": "majority"}
+        facts |= {"dataset": VALIDATION, "domain": domain(VALIDATION), "case": "all", "metric": task.metric}
+        return pd.DataFrame([{**facts, **vars(found)}])
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The subnetworks that one way found in one model, wherever there is something to compare.
+
+        Pruning by importance gives one mask of each model and is compared over models, unless there is but one; random masks
+        are what others stand beside.
+        """
+        made = []
+        for key, model in self.plan.models.items():
+            mine = [r for r in self.rows if r.model == key]
+            found = [r for r in mine if r.question in (PRUNE, GRID) and r.way != RANDOM and not r.of_weights]
+            for way in dict.fromkeys(r.way for r in found):
+                group = Group(self, model, way, mine)
+                if way != IMPORTANCE or group.grid or len(self.plan.models) == 1:
+                    made.append(group)
+        return made
+
+    @cached_property
+    def raters(self) -> dict[Found, dict[Rater, Mask]]:
+        """The masks of units that ways found, by what they differ in. Those drawn by chance are left out."""
+        made: dict[Found, dict[Rater, Mask]] = {}
+        for row in self.rows:
+            if row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights:
+                key = Found(row.task, row.way, row.prune, row.target)
+                made.setdefault(key, {})[row.tuning, row.seed] = self.mask(row)
+        return made
+
+    def core(self, model: tuple[str, int]) -> list[str]:
+        """The heads that all subnetworks of a model keep; where it has but one, those of all its task's models."""
+        own = compared([r for r in self.rows if r.model == model])
+        if len(own) < 2:
+            own = compared([r for r in self.rows if r.task == model[0]])
+        return [name for name in reduce(and_, map(self.mask, own)).names if ".H" in name] if own else []
+
+    def each(self, make: Callable[[Group], pd.DataFrame | None]) -> pd.DataFrame | None:
+        """One table of all groups, with what each is about in front."""
+        tables = []
+        for group in self.groups:
+            table = make(group)
+            if table is not None and not table.empty:
+                facts = {key: value for key, value in group.facts.items() if key not in table}
+                for place, (key, value) in enumerate(facts.items()):
+                    table.insert(place, key, value)
+                tables.append(table)
+        return stack(tables)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The full model at its checkpoints, and what one way found in it."""
+
+    results: Results
+    model: ModelPlan
+    way: str
+    rows: list[Subnetwork] = field(repr=False)  # of this model, of all ways
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"task": self.model.task.name, "tuning": self.model.tuning, "way": self.way}
 
     @cached_property
     def found(self) -> list[Subnetwork]:
         """The subnetworks that are compared with each other."""
-        return [row for row in self.rows if row.block == SEARCH]
+        return [r for r in self.rows if r.way == self.way and r.question == PRUNE and r.prune == self.prunes]
+
+    @cached_property
+    def prunes(self) -> str:
+        """Of a way that was asked to remove several kinds of units in turn, the first."""
+        return next((r.prune for r in self.rows if r.way == self.way and r.question == PRUNE), "both")
 
     @cached_property
     def grid(self) -> list[Subnetwork]:
-        return [row for row in self.rows if row.block == "effective_size"]
+        return [r for r in self.rows if r.way == self.way and r.question == GRID]
+
+    @cached_property
+    def full(self) -> Subnetwork | None:
+        return self.results.full(self.model.key)
 
     @cached_property
     def masks(self) -> dict[str, Mask]:
-        made = {}
-        for row in [*self.found, *self.grid]:
-            assert row.search is not None
-            made[row.name] = read_masks(self.store.get("search", row.search.key))[row.place]
-        return made
+        return {row.name: self.results.mask(row) for row in [*self.found, *self.grid]}
+
+    def of_searches(self, fact: str) -> pd.Series:
+        """What each search says of itself; empty where a way does not search."""
+        found = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
+        return pd.Series(found, dtype=object)
 
     @cached_property
     def held(self) -> pd.Series:
@@ -62,13 +246,6 @@ class Results:
         """Whether each mask's search ended by itself."""
         return self.of_searches("ended").astype(bool)
 
-    def of_searches(self, fact: str) -> pd.Series:
-        found = {}
-        for row in self.found:
-            assert row.search is not None
-            found[row.name] = self.store.get("search", row.search.key).meta[fact][row.place]
-        return pd.Series(found, dtype=object)
-
     @cached_property
     def targets(self) -> pd.Series:
         """The sparsity asked for, by the name of the subnetwork."""
@@ -77,67 +254,36 @@ class Results:
     @cached_property
     def comparable(self) -> pd.Series:
         """Whether the search of each subnetwork ended as well as the best of its size."""
+        if self.way != L0:
+            return pd.Series(True, self.targets.index)
         return comparable(self.held, self.targets)
 
     @cached_property
-    def core(self) -> list[str]:
-        """Heads in all subnetworks of all sparsities."""
-        return core([self.masks[r.name] for r in self.found], draws=1).heads if self.found else []
-
-    @cached_property
-    def units(self) -> Units:
-        job = self.rows[0].predictions[self.plan.datasets[0]]
-        return Units(**self.store.get(job.kind, job.key).meta["units"])
+    def accuracy(self) -> pd.DataFrame:
+        """The scores of the full models and of this way."""
+        table = self.results.scores
+        mine = (table["task"] == self.model.task.name) & (table["tuning"] == self.model.tuning)
+        own = (table["way"] == self.way) & (table["prune"] == self.prunes) & table["question"].isin((PRUNE, GRID))
+        return table[mine & (own | (table["way"] == FULL))].reset_index(drop=True)
 
     @cached_property
     def judged(self) -> bool:
         """Whether there are subnetworks, and the full model beside them."""
         return bool(self.found) and not full_model(self.accuracy).empty
 
-    def logits(self, row: Subnetwork, dataset: str) -> np.ndarray:
-        """(example, class)"""
-        key = row.predictions[dataset].key
-        if key not in self._logits:
-            self._logits[key] = read_logits(self.store.get("predict", key))
-        return np.asarray(self._logits[key][row.place])
-
-    def right(self, logits: np.ndarray, dataset: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """(..., example, class) -> (..., example) bool; `rows` says which examples these are, where not all."""
-        split = self.plan.splits[dataset]
-        gold = split.gold if rows is None else split.gold[rows]
-        return np.asarray(predicted(logits, fold_classes(self.plan.classes, split)) == gold)
-
-    @cached_property
-    def accuracy(self) -> pd.DataFrame:
-        first = ["study", "model", "checkpoint", "block", "method", "nested", "target", "seed", "subnetwork"]
-        first += ["dataset", "case", "domain"]
-        tables = []
-        for dataset in self.plan.datasets:
-            split = self.plan.splits[dataset]
-            full = {row.checkpoint: self.logits(row, dataset) for row in self.rows if row.search is None}
-            for row in self.rows:
-                beside = None if row.search is None else full.get(row.checkpoint)
-                facts: dict[str, Any] = {
-                    "study": self.plan.spec.name,
-                    "model": self.plan.spec.model.checkpoint,
-                    "checkpoint": row.checkpoint,
-                    "block": row.block,
-                    "method": row.method,
-                    "nested": row.nested,
-                    "target": row.target,
-                    "seed": row.seed,
-                    "subnetwork": row.name,
-                    "dataset": dataset,
-                    "domain": "in-domain" if dataset == "validation" else "challenge",
-                }
-                tables.append(accuracy(self.logits(row, dataset), split, self.plan.classes, beside).assign(**facts))
-        if not tables:
-            return pd.DataFrame(columns=[*first, "value"])
-        table = pd.concat(tables, ignore_index=True)
-        return table[first + [c for c in table.columns if c not in first]]
-
     def by_target(self) -> dict[float, list[Subnetwork]]:
         return {t: [r for r in self.found if r.target == t] for t in sorted({r.target for r in self.found})}
+
+
+def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
+    """Of some rows, the subnetworks of the first way that looked for units, in the first mode it was asked for."""
+    found = [r for r in rows if r.question == PRUNE and r.way not in (FULL, RANDOM) and not r.of_weights]
+    return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
+
+
+def good_rows(rows: Iterable[Subnetwork], way: str) -> list[Subnetwork]:
+    """What a way found itself, as pruned."""
+    return [r for r in rows if (r.way, r.question, r.ticket, r.state) == (way, PRUNE, GOOD, "pruned")]
 
 
 def stack(tables: list[pd.DataFrame]) -> pd.DataFrame | None:

@@ -13,17 +13,15 @@ import pandas as pd
 
 from corewood.errors import InputError, StoreError
 from corewood.report.page import write_report
-from corewood.store.store import META, Store, file_digest
-from corewood.study.base import Plan
-from corewood.study.collect import Tables, collect
+from corewood.spec import StudySpec
+from corewood.store.store import META, Store
 from corewood.study.engines import Engine, Event
+from corewood.study.entries import write_data
 from corewood.study.job import Job
-from corewood.study.plan import make_plan
-from corewood.study.work import write_data
-from corewood.study_file import AnyStudy, kind_of
-
-MANIFEST = ".corewood-report"
-PART = ".part"  # of a file while it is written
+from corewood.study.kinds import REPORT, TABLES
+from corewood.study.plan import Plan, make_plan
+from corewood.study.questions import QUESTIONS
+from corewood.study.results import Results, Tables
 
 
 class Listener(Protocol):
@@ -45,7 +43,7 @@ class Outcome:
     plan: Plan
     tables: Tables
     report: Path  # folder with report.html, figures and tables, inside the store
-    holes: dict[str, str] = field(default_factory=dict)  # title of a job -> why it has no result
+    holes: dict[str, str] = field(default_factory=dict)  # key of a job -> why it has no result
     seconds: float = 0.0
     computed: int = 0
 
@@ -60,7 +58,7 @@ class Outcome:
 
 def state_of(plan: Plan, store: Store) -> dict[str, str]:
     """Key -> done, missing, 'damaged: ...' or 'failed: ...'."""
-    return {job.key: state_of_job(job, store) for job in plan.jobs}
+    return {job.key: state_of_job(job, store) for job in plan.jobs.values()}
 
 
 def state_of_job(job: Job, store: Store) -> str:
@@ -74,37 +72,36 @@ def state_of_job(job: Job, store: Store) -> str:
 
 
 def holes_of(plan: Plan, store: Store) -> dict[str, str]:
-    """Title -> why there is no result, for what is not done."""
-    states = {job.title: state_of_job(job, store) for job in plan.jobs}
-    return {title: "not run yet" if state == "missing" else state for title, state in states.items() if state != "done"}
+    """Key -> why there is no result, for what is not done."""
+    states = state_of(plan, store)
+    return {key: "not run yet" if state == "missing" else state for key, state in states.items() if state != "done"}
 
 
-def run_study(spec: AnyStudy, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
+def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
     listener = listener or Silent()
     started = time.monotonic()
     plan = make_plan(spec, base)
     store.check_writable()
     states = state_of(plan, store)
-    for job in plan.jobs:
+    for job in plan.jobs.values():
         if states[job.key].startswith("damaged"):
             listener.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
             store.discard(job.kind, job.key)
-    missing = [job for job in plan.jobs if states[job.key] != "done"]
+    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     listener.planned(plan, missing)
     for name, job in plan.data.items():
         store_data(plan, name, job, store, listener)
-    by_key = {job.key: job for job in plan.jobs}
     reasons: dict[str, str] = {}
 
     def tell(event: Event) -> None:
-        job = by_key[event.key]
+        job = plan.jobs[event.key]
         if event.state == "failed":
-            reasons[job.title] = event.detail
+            reasons[job.key] = event.detail
             store.fail(job.key, event.detail)
         elif event.state == "blocked":
-            lost = [by_key[k].title for k in job.needs() if k in by_key and by_key[k].title in reasons]
-            reasons[job.title] = f"needs {lost[0]}" if lost else "needs a job that failed"
+            lost = [plan.jobs[key].title for key in job.needs() if key in reasons]
+            reasons[job.key] = f"needs {lost[0]}"
         elif event.state == "done":
             store.forget_failure(job.key)
             for note in store.get(job.kind, job.key).meta.get("notes", []):
@@ -117,7 +114,7 @@ def run_study(spec: AnyStudy, base: Path, store: Store, engine: Engine, listener
     return finish(plan, store, reasons, listener, started, len(missing) - len(reasons))
 
 
-def report_study(spec: AnyStudy, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
+def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
     """The report of what is done, without running anything."""
     started = time.monotonic()
     plan = make_plan(spec, base)
@@ -130,11 +127,35 @@ def report_study(spec: AnyStudy, base: Path, store: Store, listener: Listener | 
 def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
     tables_job = Job.make(
-        "tables", "tables", {**plan.asked, "holes": reasons}, {j.key: j for j in [*plan.data.values(), *plan.jobs]}
+        TABLES, "tables", asked(plan, reasons), {j.key: j for j in [*plan.data.values(), *plan.jobs.values()]}
     )
     tables = stored_tables(tables_job, plan, store, reasons, listener)
     report = stored_report(tables_job, plan, store, tables, listener)
     return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
+
+
+def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
+    """What shapes the tables beside the jobs themselves."""
+    rule = plan.spec.effective_size
+    return {
+        "study": plan.spec.name,
+        "model": plan.spec.model.checkpoint,
+        "rows": [[row.name, *row.facts().values(), row.place] for row in plan.rows],
+        "metrics": {task.name: task.metric for task in plan.tasks.values()},
+        "data": {name: job.key for name, job in plan.data.items()},  # which task has which: jobs do not know their tasks' names
+        "focus": list(plan.spec.focus),
+        "rule": rule.model_dump(mode="json") if rule else None,
+        "holes": dict(reasons),
+    }
+
+
+def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
+    """All tables: one row a fact, nothing that depends on when or where it was computed. `holes` are by key."""
+    results = Results(plan, store, holes)
+    made = {name: table for question in QUESTIONS for name, table in question.tables(results).items()}
+    tables = {name: table for name, table in made.items() if table is not None}
+    rows = sorted((plan.jobs[key].title, reason) for key, reason in holes.items())
+    return {**tables, "holes": pd.DataFrame(rows, columns=["job", "reason"]).astype(str)}
 
 
 def store_data(plan: Plan, name: str, job: Job, store: Store, listener: Listener) -> None:
@@ -170,7 +191,7 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
 
 def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, listener: Listener) -> Path:
     about = provenance(plan, store)
-    job = Job.make("report", "report", {"about": about}, {"tables": tables_job})
+    job = Job.make(REPORT, "report", {"about": about}, {"tables": tables_job})
     if needs_making("report", job.key, store, listener):
         listener.say("report: drawing")
         with store.writing("report", job.key, {"title": "report", "study": plan.spec.name}) as folder:
@@ -185,7 +206,7 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
     notes = [*plan.notes]
     versions: dict[str, str] = {}
     seconds = 0.0
-    for job in plan.jobs:
+    for job in plan.jobs.values():
         try:
             meta = store.get(job.kind, job.key).meta
         except StoreError:  # a hole, and told as one
@@ -197,63 +218,12 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
         "name": spec.name,
         "title": spec.title or spec.name,
         "model": spec.model.checkpoint,
-        "study": {"kind": kind_of(spec), **spec.model_dump(mode="json", exclude_defaults=True)},
+        "study": spec.model_dump(mode="json", exclude_defaults=True),
         "labels": dict(plan.mapping),
-        **plan.reported,
+        "classes": {task.name: list(task.classes) for task in plan.tasks.values()},
+        "ablate": spec.ablate,
         "examples": {name: len(split) for name, split in plan.splits.items()},
         "notes": notes,
         "versions": versions,
         "job_seconds": round(seconds),
     }
-
-
-def listed(out: Path) -> dict[str, set[str]]:
-    """What Corewood wrote into a folder: name -> digests, several where a delivery was stopped half way."""
-    listing = out / MANIFEST
-    found: dict[str, set[str]] = {}
-    for line in listing.read_text(encoding="utf-8").splitlines() if listing.exists() else ():
-        digest, _, name = line.partition("  ")
-        found.setdefault(name, set()).add(digest)
-    return found
-
-
-def check_out(out: Path) -> None:
-    """Whether a report may go there; asked before a run, too, because runs are long."""
-    if (out / MANIFEST).exists() or not out.exists():
-        return
-    if not out.is_dir() or any(not path.name.endswith(PART) for path in out.iterdir()):
-        raise InputError(f"{out}: exists and is not a report of Corewood's; choose another folder with --out")
-
-
-def deliver(report: Path, out: Path) -> Path:
-    """Copy a report to where the user wants it, without touching anything that is not ours."""
-    check_out(out)
-    ours = listed(out)
-    new = {str(p.relative_to(report)): p for p in sorted(report.rglob("*")) if p.is_file() and p.name != META}
-    mine = {name: {file_digest(path)} for name, path in new.items()}
-    for name in [n for n in {**new, **ours} if (out / n).exists()]:
-        if file_digest(out / name) not in ours.get(name, set()) | mine.get(name, set()):
-            raise InputError(f"{out / name}: was changed since Corewood wrote it; move it away or choose another --out")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        # first: what a kill leaves is still known as ours, old or new
-        write_listing(out, {name: ours.get(name, set()) | mine.get(name, set()) for name in {**ours, **mine}})
-        for name in ours.keys() - mine.keys():
-            (out / name).unlink(missing_ok=True)
-        for name, path in new.items():
-            target = out / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}{PART}")
-            shutil.copyfile(path, part)
-            part.replace(target)
-        write_listing(out, mine)
-    except OSError as problem:
-        raise InputError(f"{out}: the report cannot be written there ({problem.strerror}); choose another --out") from None
-    return out / "report.html"
-
-
-def write_listing(out: Path, digests: Mapping[str, set[str]]) -> None:
-    part = out / f"{MANIFEST}{PART}"
-    lines = [f"{digest}  {name}\n" for name in sorted(digests) for digest in sorted(digests[name])]
-    part.write_text("".join(lines), encoding="utf-8")
-    part.replace(out / MANIFEST)

@@ -1,27 +1,21 @@
-"""What every job has at hand: its inputs, the model it works on, and how entries of the store are read and written."""
+"""What every job has at hand: its inputs and the model it works on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
-from safetensors.numpy import load_file, save_file
 
 from corewood.data.encode import Encoded
-from corewood.data.task import Split
-from corewood.errors import JobError
-from corewood.evaluate.attention import AttentionMap
 from corewood.model.gates import Means
 from corewood.model.load import Model, load
-from corewood.model.mask import Mask, Masks
-from corewood.model.reference import Reference
 from corewood.store.store import Entry, Store
+from corewood.study.entries import read_encoded, read_reference
 from corewood.study.job import Job
 
 Progress = Callable[[int, int], None]
@@ -39,6 +33,10 @@ class Work:
 
     def encoded(self) -> Encoded:
         return read_encoded(self.input("encoded"))
+
+    def means(self) -> Means | None:
+        """Where the job works with a model's mean activations."""
+        return read_reference(self.input("reference"))[1].means if "reference" in self.job.inputs else None
 
     def new_model(self, seed: int, check: bool = False) -> Model:
         """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""
@@ -91,58 +89,19 @@ def cached_model(
     )
 
 
-# entries into objects, and back
+def execute(job: Job, store: Store, progress: Progress) -> None:
+    """Do one job, unless another process has done it; its entry is there in the end."""
+    from corewood.study.kinds import KINDS
 
-
-def write_data(split: Split, folder: Path) -> dict[str, Any]:
-    split.frame.to_parquet(folder / "examples.parquet", index=False)
-    return {"name": split.name, "labels": list(split.labels), "fold": dict(split.fold), "examples": len(split)}
-
-
-def read_data(entry: Entry) -> Split:
-    frame = pd.read_parquet(entry.path("examples.parquet"))
-    return Split(entry.meta["name"], frame, tuple(entry.meta["labels"]), entry.meta["fold"])
-
-
-def read_encoded(entry: Entry) -> Encoded:
-    arrays = load_file(entry.path("tokens.safetensors"))
-    meta = entry.meta
-    return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["truncated"])
-
-
-def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
-    """(which examples, what the full model makes of them)"""
-    arrays = load_file(entry.path("reference.safetensors"))
-    means = Means(torch.from_numpy(arrays["head_means"]), torch.from_numpy(arrays["mlp_means"]), entry.meta["tokens"])
-    return arrays["indices"], Reference(arrays["logits"], means)
-
-
-def write_masks(masks: Sequence[Mask], folder: Path) -> None:
-    pack = Masks(masks)
-    save_file({"heads": pack.heads.astype(np.uint8), "mlps": pack.mlps.astype(np.uint8)}, folder / "masks.safetensors")
-
-
-def read_masks(entry: Entry) -> list[Mask]:
-    """The masks of a search, in rising sparsity."""
-    arrays = load_file(entry.path("masks.safetensors"))
-    return [Mask(heads, mlps) for heads, mlps in zip(arrays["heads"], arrays["mlps"], strict=True)]
-
-
-def write_logits(logits: np.ndarray, folder: Path) -> None:
-    if not np.isfinite(logits).all():
-        raise JobError("evaluation: some logits are not numbers; check the model's weights")
-    save_file({"logits": logits}, folder / "logits.safetensors")
-
-
-def read_logits(entry: Entry) -> np.ndarray:
-    """(mask, example, class)"""
-    return load_file(entry.path("logits.safetensors"))["logits"]
-
-
-def read_maps(entry: Entry) -> list[tuple[str, AttentionMap]]:
-    """(case, map) of every example shown"""
-    arrays = load_file(entry.path("maps.safetensors"))
-    return [
-        (m["case"], AttentionMap(tuple(m["words"]), np.array(m["sentence"]), arrays[f"map-{i}"]))
-        for i, m in enumerate(entry.meta["maps"])
-    ]
+    with store.claim(job.key):
+        if store.has(job.kind, job.key):
+            return
+        do = KINDS[job.kind].do
+        assert do is not None
+        torch.set_num_threads(int(job.local.get("threads", 1)))
+        started = time.monotonic()
+        meta: dict[str, Any] = {"title": job.title, "params": job.params, "inputs": job.inputs, "work": job.work}
+        with store.writing(job.kind, job.key, meta) as folder:
+            meta |= do(Work(job, store, folder, progress))
+            meta["seconds"] = round(time.monotonic() - started, 3)
+        store.clear_scratch(job.key)

@@ -1,0 +1,194 @@
+"""What heads attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from corewood.analyse.behaviour import mostly
+from corewood.evaluate.attention import KINDS as PLACES
+from corewood.evaluate.attention import AttentionMap
+from corewood.report.html import Formats, html_table, share, significant, whole
+from corewood.report.items import chart, table
+from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, share_axis, styled
+
+MAPS = 12  # heads whose maps the page shows; the table has all of the core
+
+
+def attention_chart(tables: Tables) -> Any:
+    """Every head on every kind of place; the core in red, chance as a tick."""
+    if "attention" not in tables:
+        return None
+    table = tables["attention"]
+    kinds = list(dict.fromkeys(table["kind"]))
+    y = alt.Y("kind:N", scale=alt.Scale(domain=kinds), title=None)
+    base = alt.Chart(table[["unit", "kind", "mean", "uniform", "core"]])
+    tips = [
+        "unit:N",
+        alt.Tooltip("kind:N", title="attends to"),
+        alt.Tooltip("mean:Q", title="share of its attention", format=".3f"),
+        alt.Tooltip("uniform:Q", title="by chance", format=".3f"),
+        alt.Tooltip("core:N", title="in the core"),
+    ]
+    x = share_axis(alt.X, "mean", "share of the attention")
+    rest = base.transform_filter(~alt.datum.core).mark_circle(size=42, opacity=0.55, color=GREENS[3])
+    core = base.transform_filter(alt.datum.core).mark_circle(size=60, opacity=0.85, color=MARK)
+    chance = base.mark_tick(color=INK, thickness=2, size=22).encode(x="mean(uniform):Q", y=y)
+    return (chance + rest.encode(x=x, y=y, tooltip=tips) + core.encode(x=x, y=y, tooltip=tips)).properties(
+        width=560, height=alt.Step(28)
+    )
+
+
+def maps_chart(tables: Tables) -> Any:
+    """Figures 7, 8, 9: maps of core heads; rows look, columns are looked at."""
+    if "attention_maps" not in tables:
+        return None
+    table = tables["attention_maps"]
+    units = list(dict.fromkeys(table["unit"]))
+    if "attention" in tables:  # those that say most first
+        scores = tables["attention"].assign(excess=lambda t: t["mean"] - t["uniform"])
+        strength = scores.groupby("unit")["excess"].max()
+        units = sorted(units, key=lambda u: -float(strength[u]))
+    rows = []
+    for _, example in table.groupby("example", sort=True):
+        both = (
+            pd.concat([example[["query", "query_word"]].set_axis(["at", "word"], axis=1),
+                       example[["key", "key_word"]].set_axis(["at", "word"], axis=1)])
+            .drop_duplicates("at").sort_values("at")
+        )  # fmt: skip
+        words = dict(zip(both["at"].astype(int), both["word"].astype(str), strict=True))
+        parts = {unit: example[example["unit"] == unit][["query", "key", "value"]] for unit in units[:MAPS]}
+        panels = [heat_map(part, words, words, 12).properties(title=unit) for unit, part in parts.items()]
+        case = str(example["case"].iloc[0])
+        grid = in_rows(panels, 3)
+        rows.append(grid.properties(title=f"“{case}”") if case else grid)
+    return alt.vconcat(*rows) if rows else None
+
+
+def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: bool = False) -> Any:
+    """The map of any head on any example; for a pair, `between` shows the part that crosses, both ways added."""
+    frame = shown.between(layer, head) if between else shown.head(layer, head)
+    values = frame.to_numpy()
+    query, key = np.indices(values.shape)
+    table = pd.DataFrame({"query": query.ravel(), "key": key.ravel(), "value": values.ravel()})
+    rows, columns = dict(enumerate(map(str, frame.index))), dict(enumerate(map(str, frame.columns)))
+    return styled(heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}"))
+
+
+def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int, str], cell: int) -> Any:
+    """query, key, value -> a chart with words on both axes. A word may stand twice, and an axis has each name once: marks
+    without width tell them apart."""
+    looks = {at: word + "\u200b" * at for at, word in rows.items()}
+    seen = {at: word + "\u200b" * at for at, word in columns.items()}
+    table = table.assign(looks=table["query"].map(looks), at=table["key"].map(seen), value=table["value"].round(3))
+    return (
+        alt.Chart(table[["looks", "at", "value"]])
+        .mark_rect()
+        .encode(
+            x=alt.X(
+                "at:N",
+                scale=alt.Scale(domain=list(seen.values())),
+                axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=70, title=None),
+            ),
+            y=alt.Y(
+                "looks:N",
+                scale=alt.Scale(domain=list(looks.values())),
+                axis=alt.Axis(labelFontSize=9, labelLimit=70, title=None),
+            ),
+            color=alt.Color(
+                "value:Q",
+                title="attention",
+                scale=alt.Scale(domain=[0, 1], range=GREENS),
+                legend=alt.Legend(format=PERCENT, orient="right"),
+            ),
+            tooltip=[
+                alt.Tooltip("looks:N", title="from"),
+                alt.Tooltip("at:N", title="to"),
+                alt.Tooltip("value:Q", title="attention", format=".2f"),
+            ],
+        )
+        .properties(width=alt.Step(cell), height=alt.Step(cell))
+    )
+
+
+def head_table(tables: Tables) -> str | None:
+    """What each core head mostly does; without a core, every head."""
+    if "attention" not in tables:
+        return None
+    scores = tables["attention"]
+    table = mostly(scores[scores["core"]] if scores["core"].any() else scores)
+    table = table[["unit", "does", "kind", "mean", "low", "high", "uniform"]]
+    formats = dict.fromkeys(("mean", "low", "high", "uniform"), share)
+    names = {
+        "unit": "head", "does": "mostly attends to", "kind": "most beyond chance", "mean": "share of its attention",
+        "uniform": "by chance",
+    }  # fmt: skip
+    return html_table(table, formats, names)
+
+
+def core_against_rest_table(tables: Tables) -> str | None:
+    if "attention_core" not in tables:
+        return None
+    counts = {"core_heads": whole, "rest_heads": whole}
+    shares = dict.fromkeys(("core", "rest", "uniform"), share)
+    formats: Formats = {**shares, **counts, "delta": "{:+.2f}".format, "p": significant}
+    names = {"kind": "attends to", "uniform": "by chance", "core_heads": "core heads", "rest_heads": "others",
+             "delta": "Cliff's delta"}  # fmt: skip
+    return html_table(tables["attention_core"], formats, names)
+
+
+def attention_point(tables: Tables) -> list[str]:
+    if "attention" not in tables or not tables["attention"]["core"].any():
+        return []
+    heads = tables["attention"].drop_duplicates("unit")
+    does = heads.loc[heads["core"], "does"].value_counts()
+    parts = [f"{count} of them {PLACES.get(str(kind), str(kind))}" for kind, count in does.items() if kind != "spread out"]
+    rest = f"; {does['spread out']} spread their attention out" if "spread out" in does else ""
+    if not parts:
+        return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
+    return [f"What the {int(does.sum())} core heads attend to most: {', '.join(parts)}{rest}."]
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    return attention_point(tables) if single else []
+
+
+SECTIONS = {
+    "Attention": (
+        table(
+            "head-table",
+            "What core heads mostly attend to",
+            "The kind of place that gets most beyond what an even spread would give it; a head is called spread out when "
+            "that is less than a fifth of its attention.",
+            head_table,
+            per_model=True,
+        ),
+        chart(
+            "attention",
+            "Where attention goes",
+            "Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to "
+            "all it sees.",
+            attention_chart,
+            per_model=True,
+        ),
+        table(
+            "attention-core",
+            "The core against the rest",
+            "Cliff's delta runs from -1 (every core head lower) to +1 (every core head higher); p by Mann and Whitney's test.",
+            core_against_rest_table,
+            per_model=True,
+        ),
+        chart(
+            "maps",
+            "Maps of core heads",
+            "Rows look, columns are looked at; pieces of words are merged. Where a pair shares words, look at the blocks off "
+            "the diagonal.",
+            maps_chart,
+            per_model=True,
+        ),
+    ),
+}

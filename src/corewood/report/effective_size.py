@@ -1,0 +1,132 @@
+"""The smallest faithful subnetwork over training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from corewood.analyse.effective import CHALLENGE, IN_DOMAIN, MIXED
+from corewood.report.html import Formats, html_table, share, whole
+from corewood.report.items import chart, table
+from corewood.report.style import INK, LINES, PERCENT, Tables, share_axis
+
+
+def effective_size_chart(tables: Tables) -> Any:
+    """Figures 6, 15, 16: the smallest faithful subnetwork at each checkpoint, in domain, challenge and mixed."""
+    if "effective_size" not in tables:
+        return None
+    table = tables["effective_size"]
+    sets = [name for name in (IN_DOMAIN, CHALLENGE, MIXED) if name in set(table["set"])]
+    table = table[table["chosen"] & table["set"].isin(sets)].copy()
+    table["note"] = ""
+    for flag, words in (
+        ("trivial", "trivially faithful"),
+        ("floor", "at the grid's floor: it may be smaller"),
+        ("ceiling", "nothing in the grid is faithful"),
+        ("non_monotone", "a larger one is not faithful"),
+    ):
+        table["note"] = (table["note"] + "; " + words).where(table[flag] > 0, table["note"])
+    table["note"] = table["note"].str.removeprefix("; ").replace("", "inside the grid")
+    table["clear"] = table["note"].isin(["inside the grid", "a larger one is not faithful"])
+    columns = ["checkpoint", "set", "effective_size", "std", "full", "seeds", "holes", "note", "clear"]
+    encoding = dict(
+        x=alt.X("checkpoint:Q", title="fine-tuning step"),
+        y=share_axis(alt.Y, "effective_size", "effective size: share of units kept"),
+        color=alt.Color("set:N", title=None, scale=alt.Scale(domain=sets, range=[INK, *LINES[1:]])),
+        tooltip=[
+            "set:N",
+            alt.Tooltip("checkpoint:Q", title="step"),
+            alt.Tooltip("effective_size:Q", title="effective size", format=PERCENT),
+            alt.Tooltip("full:Q", title="full model", format=".3f"),
+            alt.Tooltip("note:N", title="flags"),
+            "seeds:Q",
+            alt.Tooltip("holes:Q", title="runs missing"),
+        ],
+    )
+    layers = [alt.Chart(table[columns]).mark_line(strokeWidth=2).encode(**encoding)]
+    for clear, part in table[columns].groupby("clear"):
+        layers.append(alt.Chart(part).mark_point(filled=bool(clear), size=70, strokeWidth=2).encode(**encoding))
+    return alt.layer(*layers).properties(width=560, height=280)
+
+
+def effective_size_table(tables: Tables) -> str | None:
+    """Both orders beside each other, one- and two-sided, with every flag."""
+    if "effective_size" not in tables:
+        return None
+    table = tables["effective_size"]
+    table = table[table["set"].isin(["in domain", "challenge", "mixed"])]
+    table = table.sort_values(["chosen", "order", "two_sided", "set", "checkpoint"], ascending=[False, True, True, False, True])
+    table["rule"] = table["order"].map({"accuracies": "accuracies first", "seeds": "seeds first"})
+    table["rule"] += table["two_sided"].map({True: ", two-sided", False: ""}) + table["chosen"].map(
+        {True: " (chart)", False: ""}
+    )
+    table["flags"] = [
+        ", ".join(
+            word
+            for flag, word in (
+                (row["floor"] > 0, "floor"),
+                (row["ceiling"] > 0, "ceiling"),
+                (row["trivial"], "trivial"),
+                (row["holes"] > 0, "holes"),
+                (row["non_monotone"] > 0, "non-monotone"),
+            )
+            if flag
+        )
+        for _, row in table.iterrows()
+    ]
+    columns = ["set", "checkpoint", "rule", "full", "effective_size", "std", "seeds", "flags"]
+    formats: Formats = {"checkpoint": whole, "full": share, "effective_size": share, "std": share, "seeds": whole}
+    return html_table(table[columns], formats, {"full": "full model", "effective_size": "effective size", "checkpoint": "step"})
+
+
+def size_point(tables: Tables) -> list[str]:
+    """Effective size at the first and the last checkpoint."""
+    if "effective_size" not in tables:
+        return []
+    table = tables["effective_size"]
+    table = table[table["chosen"]].sort_values("checkpoint")
+    parts = []
+    for name in ("in domain", "challenge"):
+        rows = table[table["set"] == name]
+        if len(rows) > 1:
+            first, last = rows.iloc[0], rows.iloc[-1]
+            start, end = (f"{effective(row)} at step {row['checkpoint']}" for row in (first, last))
+            parts.append(f"{name} it goes from {start} to {end}")
+    return [f"Effective size, in units of the full model: {'; '.join(parts)}."] if parts else []
+
+
+def effective(row: pd.Series) -> str:
+    """A value, or the bound that it is."""
+    size = f"{100 * row['effective_size']:.0f} %"
+    if row["trivial"]:
+        return "nothing to speak of (the full model is at the floor)"
+    if row["ceiling"] == 1:
+        return "100 % (nothing in the grid is faithful)"
+    return f"at most {size}" if row["floor"] > 0 else size
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    return size_point(tables) if single else []
+
+
+SECTIONS = {
+    "Training": (
+        chart(
+            "effective-size",
+            "Effective size over training",
+            "The smallest subnetwork within the margin of the full model. Hollow points are bounds, not values: the grid's "
+            "edge, nothing faithful, or a full model so poor that any subnetwork is faithful to it.",
+            effective_size_chart,
+            per_model=True,
+        ),
+        table(
+            "effective-size-table",
+            "Effective size by every rule",
+            "Accuracies first: averaged over seeds before a size is looked for. Seeds first: a size per seed, then averaged.",
+            effective_size_table,
+            per_model=True,
+        ),
+    ),
+}

@@ -1,0 +1,69 @@
+"""The rows of each model: what charts of one model and way are drawn from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pandas as pd
+
+from corewood.report.style import Tables
+
+OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
+OF_MODEL = ("ablation", "attention", "dynamics")
+ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds")
+
+
+@dataclass(frozen=True)
+class ModelTables:
+    label: str  # empty where there is but one
+    tables: Tables
+
+    @property
+    def slug(self) -> str:
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.label).strip("-").lower()
+
+
+def models_of(tables: Tables) -> list[ModelTables]:
+    """One for each model and way; what is not about a way stands with the first of its model."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name in (*OF_GROUP, *OF_MODEL):
+        if name in tables:
+            rows = tables[name]
+            ways = rows["way"] if "way" in rows else pd.Series("", rows.index)
+            for task, tuning, way in dict.fromkeys(zip(rows["task"], rows["tuning"], ways, strict=True)):
+                mine = groups.setdefault((task, tuning), [])
+                if way and way not in mine:
+                    mine.append(way)
+    keys = [(task, tuning, way, place) for (task, tuning), ways in groups.items() for place, way in enumerate(ways or [""])]
+    several = [len({key[i] for key in keys}) > 1 for i in range(3)]
+    made = []
+    for task, tuning, way, place in keys:
+        parts = (task, f"seed {tuning}", way)
+        label = ", ".join(str(part) for part, wanted in zip(parts, several, strict=True) if wanted)
+        made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0)))
+    return made or [ModelTables("", {})]  # nothing is compared within a model
+
+
+def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Tables:
+    found = {}
+    for name, table in tables.items():
+        if name in ACROSS or name == "holes":
+            continue
+        if "way" not in table and "tuning" in table and not first:
+            continue
+        inside = pd.Series(True, table.index)
+        for column, value in (("task", task), ("tuning", tuning)):
+            inside &= (table[column] == value) if column in table else True
+        if "way" in table:
+            inside &= table["way"].isin([way, "full"])
+        if name in ("scores", "sizes"):
+            inside &= table["question"].isin(["full", "prune", "effective_size"])
+        if inside.any():
+            found[name] = table[inside].reset_index(drop=True)
+    found["accuracy"] = found.pop("scores", tables["scores"].iloc[:0])  # of this model alone
+    if "sizes" in found:
+        sizes = found["sizes"]
+        last = sizes["checkpoint"] == sizes["checkpoint"].max()
+        found["sizes"] = sizes[last & (sizes["question"] != "effective_size")].reset_index(drop=True)
+    return found

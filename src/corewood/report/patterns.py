@@ -1,0 +1,193 @@
+"""Types of attention patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from corewood.analyse.patterns import GROUPS
+from corewood.evaluate.generated_maps import TYPES
+from corewood.report.html import Formats, html_table, significant, whole
+from corewood.report.items import chart, table
+from corewood.report.style import INK, LINES, PERCENT, Tables, in_rows
+from corewood.report.survivors import LIKELY, chosen
+from corewood.report.ways import IMPORTANCE, first_prune, tasks_of
+from corewood.report.words import joined, plus_minus, quoted, two_digits
+
+TYPE_COLOURS = [LINES[3], LINES[2], LINES[5], LINES[1], LINES[4]]
+ATTENTION, MODEL_STATES = ("raw", "normed"), ("pretrained", "fine-tuned")
+CELL = 16
+
+
+def type_colour(orient: str = "top") -> alt.Color:
+    scale = alt.Scale(domain=list(TYPES), range=TYPE_COLOURS)
+    return alt.Color("type:N", title=None, scale=scale, legend=alt.Legend(orient=orient, columns=5))  # type: ignore[arg-type]
+
+
+def pattern_shares_chart(tables: Tables) -> Any:
+    """Figures 4 and 18: all heads on the left, super-survivors on the right."""
+    if "pattern_shares" not in tables:
+        return None
+    rows = tables["pattern_shares"].dropna(subset="mean")
+    panels = []
+    for attention in ATTENTION:
+        for state in MODEL_STATES:
+            for group in GROUPS:
+                part = rows[(rows["attention"] == attention) & (rows["state"] == state) & (rows["heads"] == group)]
+                if len(part):
+                    panels.append(shares_panel(part, tasks_of(tables), f"{group}: {attention} attention, {state}"))
+    return in_rows(panels) if panels else None
+
+
+def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
+    data = rows[["task", "type", "mean", "std", "seeds", "count"]].round(4)
+    data["order"] = data["type"].map({name: i for i, name in enumerate(TYPES)})
+    return (
+        alt.Chart(data)
+        .mark_bar(stroke="white", strokeWidth=0.5)
+        .encode(
+            y=alt.Y("task:N", scale=alt.Scale(domain=tasks), title=None),
+            x=alt.X(
+                "mean:Q", stack="zero", title="share of maps", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])
+            ),
+            color=type_colour(),
+            order="order:Q",
+            tooltip=[
+                "task:N",
+                "type:N",
+                *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")),
+                "seeds:Q",
+                alt.Tooltip("count:Q", title="heads"),
+            ],
+        )
+        .properties(width=370, height=20 * len(tasks), title=title)
+    )
+
+
+def pattern_heads_chart(tables: Tables) -> Any:
+    """What each head mostly does: before fine-tuning over all tasks, and after it task by task."""
+    if "patterns" not in tables:
+        return None
+    rows = tables["patterns"]
+    before, after = (rows[rows["state"] == state] for state in MODEL_STATES)
+    panels = [
+        heads_panel(before[before["attention"] == attention], set(), f"pretrained, {attention}")
+        for attention in ATTENTION
+        if (before["attention"] == attention).any()
+    ]
+    for task in tasks_of(tables):
+        alive = super_survivors(tables, task)
+        for attention in ATTENTION:
+            part = after[(after["task"] == task) & (after["attention"] == attention)]
+            if len(part):
+                panels.append(heads_panel(part, alive, f"{quoted(task)}, {attention}"))
+    if not panels:
+        return None
+    width = CELL * (int(rows["head"].max()) + 1) + 48
+    return in_rows(panels, 4 if width <= 245 else 2)
+
+
+def super_survivors(tables: Tables, task: str) -> set[tuple[int, int]]:
+    """(layer, head) of heads that all seeds keep."""
+    if "survivors" not in tables:
+        return set()
+    rows = chosen(tables["survivors"], task, IMPORTANCE, first_prune(tables["survivors"]))
+    rows = rows[(rows["kind"] == "head") & (rows["mean"] == 1) & (rows["prune"] != "mlps")]
+    return set(zip(rows["layer"], rows["index"], strict=True))
+
+
+def heads_panel(rows: pd.DataFrame, alive: set[tuple[int, int]], title: str) -> Any:
+    mean = rows.groupby(["layer", "head", "type"], sort=False)["share"].mean().reset_index().dropna()
+    data = mean.sort_values("share", ascending=False, kind="stable").drop_duplicates(["layer", "head"]).round(3)
+    data["alive"] = [pair in alive for pair in zip(data["layer"], data["head"], strict=True)]
+    base = alt.Chart(data).encode(
+        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelFontSize=9)),
+        y=alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(labelFontSize=9)),
+        tooltip=["layer:O", "head:O", "type:N", alt.Tooltip("share:Q", format=".2f"), "alive:N"],
+    )
+    cells = base.mark_rect(stroke="white").encode(
+        color=type_colour(),
+        opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0.3, 0.8], range=[0.45, 1], clamp=True), legend=None),
+    )
+    rings = base.transform_filter(alt.datum.alive).mark_point(shape="circle", size=60, color=INK, strokeWidth=1.6)
+    return (cells + rings).properties(width=alt.Step(CELL), height=alt.Step(CELL), title=title)
+
+
+def heterogeneity_table(tables: Tables) -> str | None:
+    if "heterogeneity" not in tables:
+        return None
+    columns = ["task", "state", "attention", "heads", "survivors", "r", "p"]
+    formats: Formats = {"heads": whole, "survivors": whole, "r": two_digits, "p": significant}
+    names = {"survivors": "super-survivors", "r": "Pearson's r", "heads": "heads"}
+    return html_table(tables["heterogeneity"][columns], formats, names)
+
+
+def quality_table(tables: Tables) -> str | None:
+    """F1 by type, with how many maps it rests on."""
+    if "pattern_quality" not in tables:
+        return None
+    lines = []
+    for (name, attention), part in tables["pattern_quality"].groupby(["set", "attention"], sort=False):
+        line: dict[str, Any] = {"maps": name, "attention": attention}
+        for kind in (*TYPES, "weighted"):
+            row = part[part["type"] == kind].dropna(subset="f1")
+            line[kind] = f"{row['f1'].iloc[0]:.2f} ({row['support'].iloc[0]})" if len(row) else "–"
+        lines.append(line)
+    return html_table(pd.DataFrame(lines), {})
+
+
+def pattern_point(tables: Tables) -> list[str]:
+    if "heterogeneity" not in tables:
+        return []
+    rows = tables["heterogeneity"].dropna(subset="r")
+    rows = rows[rows["task"] == "all tasks"]
+    rows = rows[rows["state"] == ("fine-tuned" if (rows["state"] == "fine-tuned").any() else "pretrained")]
+    parts = [f"r = {plus_minus(r['r'], np.nan)} in {r['attention']} attention (p = {r['p']:.2g})" for _, r in rows.iterrows()]
+    if not parts:
+        return []
+    likely = rows[rows["p"] < LIKELY]["r"]
+    verb = "are not seen to survive more or less often"
+    if len(likely) == len(rows) and ((likely > 0).all() or (likely < 0).all()):
+        verb = f"survive {'more' if (likely > 0).all() else 'less'} often"
+    elif len(likely):
+        verb = "survive more or less often depending on what is looked at"
+    over = ", over all tasks" if len(tasks_of(tables)) > 1 else ""
+    return [f"Heads with heterogeneous attention {verb}: {joined(parts)}{over}."]
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    return pattern_point(tables)
+
+
+SECTIONS = {
+    "Patterns": (
+        chart(
+            "pattern-shares",
+            "Types of attention",
+            "Shares of pattern types over maps. If super-survivors did the linguistic work, their bars would hold more of "
+            "heterogeneous than those of all heads. A task without super-survivors has no bar there.",
+            pattern_shares_chart,
+        ),
+        chart(
+            "pattern-heads",
+            "What each head mostly does",
+            "The most frequent type of each head, paler where it is less frequent; rings mark super-survivors.",
+            pattern_heads_chart,
+        ),
+        table(
+            "heterogeneity",
+            "Do heterogeneous heads survive?",
+            "The correlation, over heads, of surviving with every seed and the share of heterogeneous maps.",
+            heterogeneity_table,
+        ),
+        table(
+            "pattern-quality",
+            "How good the classifier is",
+            "F1, and in brackets the number of maps. What it confuses, the charts above confuse.",
+            quality_table,
+        ),
+    ),
+}

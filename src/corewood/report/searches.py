@@ -1,0 +1,310 @@
+"""How searches and pruning went, and whether they are done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from corewood.analyse.convergence import NOISE, RATIO
+from corewood.report.html import Formats, html_table, nats, share, significant, whole
+from corewood.report.items import chart, table
+from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, in_rows, percent
+from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, first_prune, spoken, tasks_of
+from corewood.report.words import joined, names_of, quoted
+
+BINS = {"head": 24, "mlp": 12}
+KINDS = {"head": "heads", "mlp": "MLPs"}
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
+    """The scores that tickets were drawn by, with the kind of each unit."""
+    rows = importance[importance["prune"] == first_prune(importance)].dropna(subset="ranked")
+    return rows.assign(kind=np.where(rows["unit"].str.endswith("MLP"), "mlp", "head"))
+
+
+def trajectories_chart(tables: Tables) -> Any:
+    """Each search: does the sparsity follow its target, does the KL stay low, does that of the hard mask settle?"""
+    if "trajectories" not in tables:
+        return None
+    table = tables["trajectories"].copy()
+    table["part"] = table["sparsity"].map(percent)
+    sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
+    steps = table[table["round"] == 0]
+    every = max(1, int(steps["step"].max()) // 40)
+    smooth = steps.groupby("subnetwork", sort=False)["kl"].transform(lambda kl: kl.rolling(2 * every + 5, min_periods=1).mean())
+    steps = steps.assign(kl=smooth)[(steps["step"] % every == 0) | (steps["step"] == 1)].round(5)
+    own = (table["round"] == 0) | (table["target"] == table["sparsity"])  # a path's other sizes have rounds of their own
+    looks = table[own & table["held"].notna()]
+    colour = alt.Color("part:N", title=None, scale=alt.Scale(domain=sizes, range=LINES))
+
+    def lines(part: pd.DataFrame, numbers: list[str], x: str, title: str) -> Any:
+        tips = ["subnetwork:N", "step:Q", *(alt.Tooltip(f"{c}:Q", format=".4f") for c in numbers)]
+        columns = list(dict.fromkeys(["step", "subnetwork", "part", x, *numbers]))
+        return alt.Chart(part[columns]).encode(
+            x=alt.X(f"{x}:Q", title=title), color=colour, detail="subnetwork:N", tooltip=tips
+        )  # fmt: skip
+
+    base = lines(steps, ["target", "expected", "sampled", "closed", "kl", "live", "gap"], "step", "gradient step")
+    thin = {"strokeWidth": 1.2, "opacity": 0.7}
+    sparsity = base.mark_line(**thin).encode(y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT)))
+    target = base.mark_line(strokeDash=[4, 3], strokeWidth=2, color=INK).encode(y="target:Q", color=alt.value(INK))
+    kl = base.mark_line(**thin).encode(
+        y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
+    )
+    held = lines(looks, ["held", "examples"], "examples", "examples run").encode(
+        y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
+    )
+    panels = [sparsity + target, kl, held.mark_line(**thin) + held.mark_point(size=14, filled=True, opacity=0.8)]
+    return alt.hconcat(*(p.properties(width=230, height=190) for p in panels))
+
+
+def convergence_table(tables: Tables) -> str | None:
+    """How the searches of each size ended."""
+    if "convergence" not in tables:
+        return None
+    formats: Formats = dict.fromkeys(("gap", "gap_comparable", "gap_best_half", "target"), share)
+    formats = {**formats, **dict.fromkeys(("lowest", "highest"), nats), "ratio": "{:.1f}".format}
+    formats = {**formats, "rho": "{:+.2f}".format, "p": significant, "searches": whole, "ended": whole, "comparable": whole}
+    names = {
+        "target": "sparsity",
+        "ended": "ended by themselves",
+        "lowest": "lowest KL",
+        "highest": "highest KL",
+        "ratio": "highest / lowest",
+        "rho": "rho of KL and cases",
+        "gap": "widest gap on a case",
+        "gap_comparable": "of comparable ones",
+        "gap_best_half": "of the best half",
+    }
+    return html_table(tables["convergence"], formats, names)
+
+
+def importance_chart(tables: Tables) -> Any:
+    """Figure 3: how scores are distributed before anything is removed, counted here and not in the page."""
+    if "importance" not in tables:
+        return None
+    rows = with_kind(tables["importance"])
+    rows = rows[rows["round"] == rows["round"].min()]
+    panels = []
+    for task in tasks_of(tables):
+        mine = rows[rows["task"] == task]
+        sides = [histogram(mine[mine["kind"] == kind], kind) for kind in KINDS if (mine["kind"] == kind).any()]
+        if sides:
+            panels.append(alt.hconcat(*sides, title=quoted(task)))
+    return in_rows(panels) if panels else None
+
+
+def histogram(rows: pd.DataFrame, kind: str) -> Any:
+    """How many units of a model, on average over seeds, score how much."""
+    counts, edges = np.histogram(rows["ranked"], BINS[kind], (0.0, float(rows["ranked"].max()) or 1.0))
+    table = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "units": counts / rows["tuning"].nunique()}).round(5)
+    return (
+        alt.Chart(table)
+        .mark_bar(color=GREENS[3] if kind == "head" else LINES[3], stroke="white", strokeWidth=0.5)
+        .encode(
+            x=alt.X("low:Q", title="score", axis=alt.Axis(tickCount=4), bin=alt.BinParams(binned=True)),
+            x2="high:Q",
+            y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis=alt.Axis(tickCount=4)),
+            tooltip=[alt.Tooltip(f"{c}:Q", format=".3g") for c in ("low", "high", "units")],
+        )
+        .properties(width=215 if kind == "head" else 120, height=110)
+    )
+
+
+def importance_rounds_chart(tables: Tables) -> Any:
+    """The same over rounds, as quantiles over units and seeds."""
+    if "importance" not in tables:
+        return None
+    rows = with_kind(tables["importance"])
+    if rows["round"].nunique() < 2:
+        return None
+    panels = []
+    for task in tasks_of(tables):
+        mine = rows[rows["task"] == task]
+        sides = [bands(mine[mine["kind"] == kind], kind) for kind in KINDS if (mine["kind"] == kind).any()]
+        if sides:
+            panels.append(alt.hconcat(*sides, title=quoted(task)))
+    return in_rows(panels) if panels else None
+
+
+def bands(rows: pd.DataFrame, kind: str) -> Any:
+    levels = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
+    by = rows.groupby("round")["ranked"]
+    table = pd.DataFrame({name: by.quantile(q) for name, q in levels.items()}).assign(units=by.size()).round(5).reset_index()
+    colour = GREENS[3] if kind == "head" else LINES[3]
+    every = table["round"].tolist()
+    ticks = alt.Axis(values=every[:: 1 + len(every) // 8], format="d")
+    x = alt.X("round:Q", title="round", axis=ticks, scale=alt.Scale(nice=False, zero=False))
+    tip = ["round:Q", *(alt.Tooltip(f"{c}:Q", format=".3g") for c in (*levels, "units"))]
+    y = alt.Y("p5:Q", title=f"score of {KINDS[kind]}")
+    base = alt.Chart(table).encode(x=x, tooltip=tip)
+    outer = base.mark_area(color=colour, opacity=0.2).encode(y=y, y2="p95:Q")
+    inner = base.mark_area(color=colour, opacity=0.4).encode(y="p25:Q", y2="p75:Q")
+    line = base.mark_line(color=INK, strokeWidth=1.5, point=alt.OverlayMarkDef(size=12, color=INK)).encode(y="median:Q")
+    return (outer + inner + line).properties(width=167, height=110)
+
+
+def rounds_chart(tables: Tables) -> Any:
+    """Score against what is left, one line per seed and way."""
+    if "rounds" not in tables:
+        return None
+    rows = tables["rounds"].dropna(subset="score")
+    rows = rows[(rows["way"] != IMPORTANCE) | (rows["prune"] == first_prune(tables["rounds"]))]
+    if rows.empty:
+        return None
+    rows = rows.assign(left=left_of(rows), how=rows["way"].map(spoken)).round(4)
+    return in_rows([rounds_panel(rows[rows["task"] == t], t) for t in tasks_of(tables) if (rows["task"] == t).any()], ACROSS)
+
+
+def left_of(rows: pd.DataFrame) -> pd.Series:
+    """Share of units, or of weights, that a round's mask keeps."""
+    units = rows.reindex(columns=["heads", "mlps"]).sum(axis=1)
+    start = units.groupby([rows["task"], rows["way"]]).transform("max")
+    share = rows["share"] if "share" in rows else pd.Series(np.nan, index=rows.index)
+    return share.where(rows["way"] == MAGNITUDE, units / start.where(start > 0))
+
+
+def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
+    how = [SPOKEN[m] for m in (IMPORTANCE, MAGNITUDE)]
+    end = float(np.floor(rows["left"].min() * 10) / 10)
+    columns = ["round", "tuning", "how", "left", "score", "floor", "passed", "heads", "mlps", "phase"]
+    base = alt.Chart(rows.reindex(columns=columns)).encode(
+        x=alt.X("left:Q", title="left", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[1, min(0.9, end)])),
+        color=alt.Color(
+            "how:N",
+            title=None,
+            scale=alt.Scale(domain=how, range=[LINES[0], LINES[2]]),
+            legend=alt.Legend(orient="top"),
+        ),
+        detail="tuning:N",
+        tooltip=[
+            "tuning:N",
+            "round:Q",
+            alt.Tooltip("left:Q", format=".1%"),
+            alt.Tooltip("score:Q", format=".3f"),
+            alt.Tooltip("floor:Q", format=".3f"),
+            "heads:Q",
+            alt.Tooltip("mlps:Q", title="MLPs"),
+            "phase:N",
+        ],
+    )  # fmt: skip
+    y = alt.Y("score:Q", title="score on the search set", scale=alt.Scale(zero=False, padding=6))
+    went = base.transform_filter(alt.datum.passed)
+    lines = went.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=y, order="round:Q")
+    dots = went.mark_circle(size=10, opacity=0.7).encode(y=y)
+    failed = base.transform_filter(~alt.datum.passed).mark_point(shape=CROSS, size=30, strokeWidth=1.4)
+    floors = rows.drop_duplicates(["tuning", "floor"])[["tuning", "floor"]].dropna()
+    floor = alt.Chart(floors).mark_rule(color=INK, strokeDash=[3, 3], strokeWidth=0.7, opacity=0.6).encode(y="floor:Q")
+    layers = (floor, lines, dots, failed.encode(y=y, color=alt.value(MARK)))
+    return alt.layer(*layers).properties(width=250, height=160, title=quoted(task))
+
+
+def unfinished(tables: Tables) -> str:
+    """What a reader must know first: that searches of one size did not end equally well."""
+    if "convergence" not in tables:
+        return ""
+    rows = tables["convergence"]
+    bad = rows[rows["comparable"] < rows["searches"]]
+    if bad.empty:
+        return ""
+    sizes = joined(f"{100 * t:g} %" for t in bad["target"])
+    return f"Not all searches have converged (at {sizes} removed): what follows compares only those that have. "
+
+
+def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
+    """(where searches are not done, where they are): how those of each size ended, and whether their spread goes with that."""
+    doubts: list[str] = []
+    calm: list[str] = []
+    for _, row in tables["convergence"].iterrows() if "convergence" in tables else ():
+        if row["searches"] < 2:
+            continue
+        text = (
+            f"With {100 * row['target']:g} % removed, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within "
+            f"{RATIO:g} times the lowest KL from the full model on held-out texts (or {NOISE:g} nats of it); "
+            f"it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
+        )
+        done = row["comparable"] == row["ended"] == row["searches"]
+        if row["comparable"] < row["searches"]:
+            text += " The others are unfinished searches."
+        if row["ended"] < row["searches"]:
+            ended = f"Only {row['ended']:.0f}" if row["ended"] else "None"
+            text += f" {ended} ended by itself: more search may lower it, and steps: auto goes on until nothing does."
+        if pd.notna(row["rho"]) and row["searches"] > 4:  # of fewer, a rank correlation says nothing
+            text += f" Spearman's rho of KL and accuracy on the cases is {row['rho']:+.2f}".replace("-", "\u2212")
+            text += f" (p = {row['p']:.2g})"
+            if pd.notna(row["gap_best_half"]):
+                best = f"{100 * row['gap_best_half']:.0f} of the {100 * row['gap']:.0f} points"
+                text += f"; the best half by KL still has {best} of the widest gap on a case"
+            text += "."
+        (calm if done else doubts).append(text)
+    return doubts, calm
+
+
+def stopped(tables: Tables) -> list[str]:
+    """Searches of m-pruning that no threshold ended."""
+    if "rounds" not in tables:
+        return []
+    rows = tables["rounds"]
+    last = rows[rows["way"] == MAGNITUDE].dropna(subset="floor").sort_values("round").groupby(["task", "tuning"]).tail(1)
+    free = last[last["passed"].astype(bool)]
+    if free.empty:
+        return []
+    tasks = names_of(list(dict.fromkeys(free["task"])))
+    return [
+        f"m-pruning never fell below its threshold in {len(free)} of {len(last)} searches ({tasks}), which most_rounds ended"
+    ]
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    """Where all searches are done: what is not stands at the top of the page."""
+    return convergence_points(tables)[1] if single else []
+
+
+SECTIONS = {
+    "Searches": (
+        chart(
+            "trajectories",
+            "How each search went",
+            "The dashed line is the target. Right, the KL of the hard mask of exact size on held-out texts: a dot for each "
+            "look during the gradient steps and for each exchange after them. Lines of one size that end at different heights "
+            "are searches that have not all converged.",
+            trajectories_chart,
+            per_model=True,
+        ),
+        table(
+            "convergence",
+            "Have they converged?",
+            "KL from the full model on all held-out texts, over the searches of one size. Spread between seeds is claimed only "
+            "among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it.",
+            convergence_table,
+            per_model=True,
+        ),
+    ),
+    "Pruning": (
+        chart(
+            "rounds",
+            "Score against what is left",
+            "One line per seed: units for s-pruning, weights for m-pruning. Dashed lines are the thresholds of the seeds; red "
+            "crosses are rounds that fell below and were taken back.",
+            rounds_chart,
+        ),
+        chart(
+            "importance",
+            "Importance scores at the start",
+            "How many units score how much before anything is removed. A heap near zero is many units that could go with "
+            "equal right, so that chance decides which do.",
+            importance_chart,
+        ),
+        chart(
+            "importance-rounds",
+            "Importance scores over the rounds",
+            "The line is the median of what is left, the bands hold half and nine tenths of it. Where scores of heads are "
+            "divided by their layer's norm, they rise when a layer has fewer.",
+            importance_rounds_chart,
+        ),
+    ),
+}

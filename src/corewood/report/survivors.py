@@ -1,0 +1,265 @@
+"""Which units survive, and whether seeds agree on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from corewood.report.html import html_table, significant, whole
+from corewood.report.items import chart, table
+from corewood.report.style import GREENS, INK, LINES, Tables, in_rows
+from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
+from corewood.report.words import agreement, between, quoted, two_digits
+
+ALL_TASKS = "all tasks"
+WIDE = 442  # of a grid, so that two stand beside each other
+ROOM = 31  # pixels a cell needs for two lines of numbers
+LIKELY = 0.05  # p below it
+
+
+def survivors_chart(tables: Tables) -> Any:
+    """Figures 1 and 6 to 14: one panel per task and way; ways that are shown model by model have a chart of their own."""
+    if "survivors" not in tables:
+        return None
+    rows = tables["survivors"]
+    prune = first_prune(rows)
+    shown = set(tables["frequencies"]["way"]) if "frequencies" in tables else set()
+    rows = rows[(rows["task"] != ALL_TASKS) & ~rows["way"].isin(shown)]
+    rows = rows[(rows["way"] != IMPORTANCE) | (rows["prune"] == prune)]
+    panels = []
+    for (task, way, target), part in rows.groupby(["task", "way", "target"], sort=False):
+        what = "share of weights" if way == MAGNITUDE else "share of seeds"
+        panels.append(
+            grid(part, f"{quoted(task)}: {spoken(sized(str(way), float(str(target))))}, {what}", scale_of(rows, str(way)))
+        )
+    return in_rows(panels) if panels else None
+
+
+def scale_of(rows: pd.DataFrame, method: str) -> tuple[float, float]:
+    """Survival is 0 to 1; shares of weights lie close together, and have the colours of where they lie."""
+    if method != MAGNITUDE:
+        return 0.0, 1.0
+    values = rows.loc[rows["way"] == method, "mean"]
+    low, high = np.floor(values.min() * 20) / 20, np.ceil(values.max() * 20) / 20
+    return (float(low), float(high)) if high > low else (0.0, 1.0)
+
+
+def chosen(rows: pd.DataFrame, task: str, method: str, prune: str) -> pd.DataFrame:
+    found: pd.DataFrame = rows[
+        (rows["task"] == task) & (rows["way"] == method) & (rows["prune"] == prune) & (rows["target"] == 0)
+    ]
+    return found
+
+
+def over_tasks_chart(tables: Tables) -> Any:
+    """Figure 15."""
+    if "survivors" not in tables:
+        return None
+    rows = tables["survivors"]
+    units = chosen(rows, ALL_TASKS, IMPORTANCE, first_prune(rows))
+    weights = chosen(rows, ALL_TASKS, MAGNITUDE, "weights")
+    count = rows.loc[(rows["way"] == IMPORTANCE) & (rows["task"] != ALL_TASKS), "task"].nunique()
+    panels = [grid(units, "s-pruning: in how many tasks", (0, count))] if len(units) else []
+    title = "m-pruning: share of weights, mean over tasks"
+    panels += [grid(weights, title, scale_of(rows, MAGNITUDE))] if len(weights) else []
+    return in_rows(panels) if panels else None
+
+
+def alone_chart(tables: Tables) -> Any:
+    """Appendix B: heads and MLPs that survive when they are pruned by themselves."""
+    if "survivors" not in tables:
+        return None
+    rows = tables["survivors"]
+    panels = []
+    for task in tasks_of(tables):
+        parts = [(chosen(rows, task, IMPORTANCE, prune), kind) for prune, kind in (("heads", "head"), ("mlps", "mlp"))]
+        part = pd.concat([found[found["kind"] == kind] for found, kind in parts])
+        if len(part) and first_prune(rows) == "both":
+            panels.append(grid(part, f"{quoted(task)}: share of seeds"))
+    return in_rows(panels) if panels else None
+
+
+def grid(rows: pd.DataFrame, title: str, scale: tuple[float, float] = (0, 1)) -> Any:
+    """Layers by heads, and a column of MLPs; numbers where there is room.
+
+    Weights are drawn with `fill` and survival with `color`: panels beside each other share the scale of a channel.
+    """
+    low, most = scale
+    heads = [str(i) for i in sorted(set(rows.loc[rows["kind"] == "head", "index"]))]
+    columns = [*heads, *(["MLP"] if (rows["kind"] == "mlp").any() else [])]
+    cell = min(46, WIDE // max(1, len(columns)))
+    data = rows[["layer", "mean", "std", "seeds"]].round(3)
+    data["unit"] = rows["index"].astype(str).where(rows["kind"] == "head", "MLP")
+    data["text"] = [number(m, most) for m in rows["mean"]]
+    data["spread"] = ["" if pd.isna(s) else f"±{number(s, most)}" for s in rows["std"]]
+    base = alt.Chart(data).encode(
+        x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("layer:O", title="layer", sort="descending"),
+        tooltip=["layer:O", "unit:N", *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")), "seeds:Q"],
+    )
+    colours = alt.Scale(domain=[low, most], range=GREENS)
+    legend = alt.Legend(orient="bottom", tickMinStep=1 if most > 1 else 0.05)
+    weights = (rows["way"] == MAGNITUDE).any()
+    colour = alt.Fill("mean:Q", title="share of weights", scale=colours, legend=legend)
+    if not weights:
+        colour = alt.Color("mean:Q", title="tasks" if most > 1 else "share of seeds", scale=colours, legend=legend)
+    cells = base.mark_rect(stroke="white").encode(**{"fill" if weights else "color": colour})
+    ink = alt.condition(alt.datum.mean > low + 0.55 * (most - low), alt.value("white"), alt.value(INK))
+    layers: list[Any] = [cells]
+    if cell >= ROOM:
+        layers.append(base.mark_text(fontSize=10, dy=-5).encode(text="text:N", color=ink))
+        layers.append(base.mark_text(fontSize=8, dy=6).encode(text="spread:N", color=ink))
+    elif cell >= 20:
+        layers.append(base.mark_text(fontSize=9).encode(text="text:N", color=ink))
+    height = 26 if cell >= ROOM else 20
+    return alt.layer(*layers).properties(width=cell * len(columns), height=height * data["layer"].nunique(), title=title)
+
+
+def number(value: float, most: float) -> str:
+    return f"{value:.1f}" if most > 1 else f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
+
+
+def pairs_chart(tables: Tables) -> Any:
+    """Every two seeds of a task: Jaccard index and Cohen's kappa, beside chance."""
+    if "stability_pairs" not in tables:
+        return None
+    rows = tables["stability_pairs"]
+    rows = first_way(rows)
+    panels = []
+    for kind, name in (("head", "heads"), ("mlp", "MLPs")):
+        part = rows[rows["kind"] == kind]
+        panels += [
+            pairs_panel(part.dropna(subset=measure), measure, f"{name}: {title}", tasks_of(tables))
+            for measure, title in (("jaccard", "Jaccard index"), ("kappa", "Cohen's kappa"))
+            if part[measure].notna().any()
+        ]
+    return in_rows(panels) if panels else None
+
+
+def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) -> Any:
+    names = {True: "more than chance (Holm)", False: "could be chance"}
+    data = rows[["task", "one", "other", "shared", "shared_expected", measure, f"{measure}_expected", "p_holm"]].round(4)
+    data["is"] = rows["real"].map(names)
+    y = alt.Y("task:N", scale=alt.Scale(domain=tasks), title=None)
+    low = min(0.0, float(rows[measure].min()))
+    x = alt.X(f"{measure}:Q", title=title, scale=alt.Scale(domain=[low, 1]))
+    dots = alt.Chart(data).mark_point(filled=True, size=50, opacity=0.75).encode(
+        y=y,
+        x=x,
+        color=alt.Color("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=[GREENS[4], LINES[2]]),
+                        legend=alt.Legend(orient="top", labelLimit=300)),
+        shape=alt.Shape("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=["circle", "diamond"])),
+        tooltip=[
+            alt.Tooltip("one:N", title="seed"),
+            alt.Tooltip("other:N", title="and seed"),
+            *(alt.Tooltip(f"{c}:Q", format=".3g") for c in ("shared", "shared_expected", measure, "p_holm")),
+        ],
+    )  # fmt: skip
+    chance = data.groupby("task", sort=False)[f"{measure}_expected"].mean().round(4).rename("chance").reset_index()
+    ticks = alt.Chart(chance).mark_tick(color=INK, thickness=2, size=14).encode(
+        y=y, x="chance:Q", tooltip=["task:N", alt.Tooltip("chance:Q", title="by chance", format=".3f")]
+    )  # fmt: skip
+    return (dots + ticks).properties(width=350, height=max(40, 20 * len(tasks)))
+
+
+def stability_table(tables: Tables) -> str | None:
+    if "stability" not in tables:
+        return None
+    table = tables["stability"].copy()
+    if table.empty:
+        return None
+    table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})
+    table["prune"] = table["prune"].map({"both": "both", "heads": "heads alone", "mlps": "MLPs alone"})
+    table["size"] = [
+        f"{low} to {high} of {n}".replace(" ", "\u00a0")
+        for low, high, n in zip(table["smallest"], table["largest"], table["units"], strict=True)
+    ]
+    table["way"] = [spoken(sized(w, t)) for w, t in zip(table["way"], table["target"], strict=True)]
+    table["over"] = table["over"].where(table["over"] != "searches", "searches of " + table["tuning"].astype(str))
+    columns = ["task", "way", "prune", "over", "kind", "masks", "size"]
+    columns += ["fleiss", "fleiss_expected", "fleiss_p", "fleiss_expected_layers", "fleiss_p_layers"]
+    columns += ["survivors", "survivors_expected", "survivors_p", "survivors_expected_layers", "survivors_p_layers", "q_p"]
+    formats: dict[str, Any] = dict.fromkeys(columns[5:], significant) | {"masks": whole, "survivors": whole}
+    del formats["size"]
+    formats |= dict.fromkeys((c for c in columns if c.startswith("fleiss") and "_p" not in c), two_digits)
+    names = {
+        "prune": "pruned", "over": "seeds of", "masks": "seeds", "size": "kept",
+        "fleiss": "Fleiss' kappa", "fleiss_expected": "by chance",
+        "fleiss_p": "p", "fleiss_expected_layers": "by chance, same layers", "fleiss_p_layers": "p, same layers",
+        "survivors": "super-survivors", "survivors_expected": "by chance", "survivors_p": "p",
+        "survivors_expected_layers": "by chance, same layers", "survivors_p_layers": "p, same layers",
+        "q_p": "same sizes? (Cochran's Q, p)",
+    }  # fmt: skip
+    return html_table(table[columns], formats, names)
+
+
+def stability_point(tables: Tables) -> list[str]:
+    if "stability" not in tables:
+        return []
+    rows = tables["stability"]
+    rows = first_way(rows[rows["kind"] == "head"]).dropna(subset="fleiss")
+    if rows.empty:
+        return []
+    seeds = between(rows["masks"], 0)
+    text = (
+        f"Seeds keep {agreement(float(rows['fleiss'].mean()))} heads: Fleiss' kappa over {seeds} seeds is "
+        f"{between(rows['fleiss'])}, where random masks of the same sizes give {between(rows['fleiss_expected'])}"
+    )
+    if len(rows) == 1:
+        row = rows.iloc[0]
+        return [f"{text} (p = {row['fleiss_p']:.2g}; with as many heads in each layer p = {row['fleiss_p_layers']:.2g})."]
+    above, layers = (int((rows[c] < LIKELY).sum()) for c in ("fleiss_p", "fleiss_p_layers"))
+    return [
+        f"{text}. That is more than chance (p < {LIKELY:g}) on {above} of {len(rows)} tasks, and on {layers} beside masks "
+        "with as many heads in each layer."
+    ]
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    return stability_point(tables)
+
+
+SECTIONS = {
+    "Survivors": (
+        chart(
+            "survivors",
+            "Which units survive",
+            "Left: in what share of seeds a head or MLP survives. Right: what share of its weights does. The mean, and below "
+            "it the standard deviation over seeds.",
+            survivors_chart,
+        ),
+        chart(
+            "over-tasks",
+            "Over all tasks",
+            "Left: in how many tasks a unit survives, mean ± standard deviation over seeds. Dark units are needed whatever the "
+            "task is.",
+            over_tasks_chart,
+        ),
+        chart(
+            "survivors-alone",
+            "Heads alone, MLPs alone",
+            "What survives when only heads, or only MLPs, are pruned: two searches in one grid.",
+            alone_chart,
+        ),
+    ),
+    "Stability": (
+        table(
+            "stability",
+            "Do seeds keep the same units?",
+            "Fleiss' kappa is 1 where they do. Chance: random masks of the same sizes, scattered over the model or with as "
+            "many units in each layer; p is the share of them that agree as much. Cochran's Q asks another question: whether "
+            "seeds keep equally many.",
+            stability_table,
+        ),
+        chart(
+            "pairs",
+            "Seeds two by two",
+            "A dot is two seeds of a task. Dark circles share more than random masks of their sizes would (Holm's correction "
+            "over a task's pairs); the tick is what chance gives.",
+            pairs_chart,
+        ),
+    ),
+}

@@ -1,0 +1,46 @@
+"""What ways are called, and which of their rows are shown first."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from corewood.report.style import Tables
+
+IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED = "importance", "magnitude", "super-survivors", "untrained"
+L0 = "l0"
+SHORT = {IMPORTANCE: "s ", MAGNITUDE: "m ", SUPER: "", L0: "L0 "}  # before the name of a ticket
+SPOKEN = {IMPORTANCE: "s-pruning", MAGNITUDE: "m-pruning", SUPER: "super-survivors", UNTRAINED: "untrained", L0: "L0"}
+ACROSS = 3
+
+
+def tasks_of(tables: Tables) -> list[str]:
+    """In the order of the study."""
+    return list(dict.fromkeys(tables["scores"]["task"]))
+
+
+def first_prune(table: pd.DataFrame) -> str:
+    """What importance pruning may remove where tickets are drawn from; the tables have it first."""
+    found = table.loc[table["way"] == IMPORTANCE, "prune"] if "way" in table else table["prune"]
+    return str(found.iloc[0]) if len(found) else "both"
+
+
+def sized(way: str, target: float) -> str:
+    return f"{way} {100 * target:g} %" if target else way
+
+
+def short(way: str) -> str:
+    """Before the name of a ticket."""
+    base, _, size = way.partition(" ")
+    return SHORT[base] + (f"{size} " if size else "")
+
+
+def spoken(way: str) -> str:
+    base, _, size = way.partition(" ")
+    return SPOKEN.get(base, base) + (f" to {size}" if size else "")
+
+
+def first_way(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of what several ways found, importance pruning's first mode; without it, what the first way found."""
+    mine = rows[rows["way"] == IMPORTANCE] if (rows["way"] == IMPORTANCE).any() else rows
+    keys = ["way", "prune", "target"]
+    return mine[(mine[keys] == mine[keys].iloc[0]).all(axis=1)] if len(mine) else mine

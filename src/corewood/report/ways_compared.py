@@ -1,0 +1,235 @@
+"""Ways of pruning beside each other at the same size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from corewood.analyse.generalisation import judged
+from corewood.report.html import html_table, whole
+from corewood.report.items import chart, table
+from corewood.report.style import INK, LINES, Tables, order_of_cases, percent, share_axis, shown, where
+from corewood.report.words import joined, quoted, signed
+
+METHODS = {
+    "l0": "L0", "importance": "importance", "magnitude": "magnitude", "given": "given", "random": "random",
+    "full": "full model",
+}  # fmt: skip
+WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], "#9aa59e", INK]
+FEW = 3  # comparisons that are told one by one
+
+
+def way_rows(tables: Tables) -> pd.DataFrame | None:
+    """In domain and case by case, where answers are right or wrong: numbers as answers have no accuracy."""
+    if "ways" not in tables:
+        return None
+    rows = tables["ways"]
+    parts = [judged(part) for _, part in rows.groupby("task", sort=False)]
+    if not parts:
+        return None
+    table = pd.concat([part.assign(where=where(part)) for part in parts])
+    table["real"] = (table["difference_low"] > 0) | (table["difference_high"] < 0)
+    return table.assign(how=table["way"].map(METHODS))
+
+
+def methods_chart(tables: Tables) -> Any:
+    rows = way_rows(tables)
+    if rows is None:
+        return None
+    cased = set(rows.loc[rows["domain"] == "challenge", "task"])
+    alone = rows[~rows["task"].isin(cased)]
+    panels = []
+    for task in [t for t in dict.fromkeys(rows["task"]) if t in cased]:
+        mine = rows[rows["task"] == task]
+        panels += [beside(mine[mine["target"] == t], f"{quoted(task)}, {percent(t)}") for t in shown(mine["target"])]
+    which = "other tasks, in domain" if cased else "in domain"
+    for target in shown(alone["target"]):
+        mine = alone[alone["target"] == target]
+        panels.append(beside(mine.assign(where=mine["task"]), f"{which}, {percent(target)}"))
+    return alt.vconcat(*panels)
+
+
+def beside(rows: pd.DataFrame, title: str) -> Any:
+    """One task at one size: accuracy on the left, the difference from L0 on the right."""
+    order = order_of_cases(rows)
+    how = [name for name in METHODS.values() if name in set(rows["how"])]
+    columns = ["where", "how", "value", "low", "high", "difference", "difference_low", "difference_high", "real", "n", "models"]
+    base = alt.Chart(rows[columns].dropna(subset="value").round(4)).encode(
+        yOffset=alt.YOffset("how:N", scale=alt.Scale(domain=how)),
+        color=alt.Color("how:N", title=None, scale=alt.Scale(domain=how, range=WAY_COLOURS), legend=alt.Legend(orient="top")),
+        tooltip=[
+            alt.Tooltip("where:N", title="case"),
+            alt.Tooltip("how:N", title="way"),
+            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("value", "low", "high", "difference")),
+            alt.Tooltip("difference_low:Q", title="from", format=".3f"),
+            alt.Tooltip("difference_high:Q", title="to", format=".3f"),
+            alt.Tooltip("n:Q", title="examples"),
+            "models:Q",
+        ],
+    )
+    height = 34 * len(order)
+    left, right = (
+        alt.Y("where:N", scale=alt.Scale(domain=order, paddingInner=0.3), title=None, axis=a) for a in (alt.Axis(), no_names())
+    )
+    levels = base.mark_rule(strokeWidth=1.4).encode(y=left, x=alt.X("low:Q", title="accuracy"), x2="high:Q")
+    dots = base.mark_circle(size=44, opacity=1).encode(y=left, x=share_axis(alt.X, "value", "accuracy"))
+    others = base.transform_filter(alt.datum.how != "L0")
+    gaps = others.mark_rule(strokeWidth=1.4).encode(y=right, x="difference_low:Q", x2="difference_high:Q")
+    x = alt.X("difference:Q", title="difference from L0", axis=alt.Axis(format="+.0%", tickCount=6))
+    real = others.transform_filter(alt.datum.real).mark_circle(size=50, opacity=1).encode(y=right, x=x)
+    unsure = others.transform_filter(~alt.datum.real).mark_point(size=34, fill="white", opacity=1).encode(y=right, x=x)
+    zero = alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=INK, strokeDash=[3, 3]).encode(x="zero:Q")
+    sides = (
+        (levels + dots).properties(width=330, height=height),
+        (zero + gaps + unsure + real).properties(width=330, height=height),
+    )
+    return alt.hconcat(*sides, title=title)
+
+
+def no_names() -> alt.Axis:
+    return alt.Axis(labels=False, ticks=False)
+
+
+def ways_table(tables: Tables) -> str | None:
+    """Accuracy with its interval; a star where the difference from L0 leaves out zero."""
+    rows = way_rows(tables)
+    if rows is None:
+        return None
+    lines = []
+    keys = ["task", "target", "where", "n", "models"]
+    rows = rows.sort_values(["domain"], ascending=False, kind="stable")
+    for task in dict.fromkeys(rows["task"]):
+        for (_, target, case, n, models), part in rows[rows["task"] == task].groupby(keys, sort=False):
+            line: dict[str, Any] = {
+                "task": task,
+                "size": percent(target).replace(" ", "\u00a0"),
+                "case": case,
+                "examples": n,
+                "models": models,
+            }
+            by = part.set_index("way")
+            for method, name in METHODS.items():
+                if method in by.index:
+                    row = by.loc[method]
+                    star = "*" if row["real"] else ""
+                    line[name] = f"{100 * row['value']:.1f}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+            lines.append(line)
+    return html_table(pd.DataFrame(lines), {"examples": whole, "models": whole})
+
+
+def headline(tables: Tables, model: str) -> str | None:
+    """Where nothing but methods was compared: the best of them at the largest share removed, if it can be told."""
+    rows, what = judged_on(tables)
+    if rows.empty:
+        return None
+    if len(rows.drop_duplicates(["task", "dataset"])) > 1:
+        keys = rows.drop_duplicates(["task", "dataset", "target"])
+        return counted(rows[~rows["way"].isin(["full", base_of(rows)])], len(keys), what)
+    base = base_of(rows)
+    rows = rows[~rows["way"].isin(["full", "random"])]
+    for target, here in sorted(rows.groupby("target"), reverse=True):
+        apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
+        if apart.empty:
+            continue
+        best = here.iloc[int(here["value"].to_numpy().argmax())]
+        worse = apart[apart["difference_high"] < 0].sort_values("value")
+        if best["way"] != base and not best["difference_low"] > 0:  # better or not cannot be told; what is worse can
+            names = joined(METHODS[str(m)] for m in worse["way"])
+            return (
+                f"Pruned to the same size, subnetworks of {model} by {names} lose more of the {what} than those by "
+                f"{METHODS[base]} ({100 * float(str(target)):g} % removed)."
+            )
+        other = (worse if best["way"] == base else here[here["way"] == base]).iloc[0]
+        return (
+            f"Pruned to the same size, subnetworks of {model} by {METHODS[str(best['way'])]} keep the {what} "
+            f"best: {100 * best['value']:.0f} % right with {100 * best['target']:g} % removed, against "
+            f"{100 * other['value']:.0f} % by {METHODS[str(other['way'])]}."
+        )
+    return f"Ways of pruning {model} to the same size cannot be told apart on the {what}."
+
+
+def base_of(rows: pd.DataFrame) -> str:
+    """The way that the others are compared with."""
+    return str(rows["base"].iloc[0])
+
+
+def judged_on(tables: Tables) -> tuple[pd.DataFrame, str]:
+    """Whole challenge sets; without any, the validation sets. And what to call them."""
+    rows = tables.get("ways", pd.DataFrame(columns=["domain", "case"]))
+    whole = rows[rows["case"] == "all"]
+    challenge = whole[whole["domain"] == "challenge"]
+    return (challenge, "challenge cases") if len(challenge) else (whole, "validation set")
+
+
+def methods_point(tables: Tables) -> list[str]:
+    """On whole sets: which methods differ from L0 by more than their interval."""
+    rows, what = judged_on(tables)
+    if rows.empty:
+        return []
+    keys = list(dict.fromkeys(zip(rows["task"], rows["target"], rows["dataset"], strict=True)))
+    others = rows[~rows["way"].isin([base_of(rows), "full"])]
+    if len(keys) > FEW:
+        return [counted(others, len(keys), what)]
+    several = len({(task, dataset) for task, _, dataset in keys}) > 1
+    return [one_comparison(rows, key, what, several) for key in keys]
+
+
+def one_comparison(rows: pd.DataFrame, key: tuple[str, float, str], what: str, several: bool) -> str:
+    task, target, dataset = key
+    here = rows[(rows["task"] == task) & (rows["target"] == target) & (rows["dataset"] == dataset)].set_index("way")
+    base = base_of(here)
+    others = here.drop(index=[m for m in (base, "full") if m in here.index])
+    low, high = others["difference_low"], others["difference_high"]
+    worse, better = ([told(m, r) for m, r in others[real].iterrows()] for real in (high < 0, low > 0))
+    same = [METHODS[str(m)] for m in others.index[(low <= 0) & (high >= 0)]]
+    place = (what if dataset == "validation" else f"{what} of {quoted(dataset)}") + (f" ({quoted(task)})" if several else "")
+    right = here["value"] * 100
+    begin = f"With {100 * target:g} % removed, on the {place} {METHODS[base]} gets {right[base]:.1f} % right"
+    begin += f" (full model {right['full']:.1f} %)" if "full" in right.index else ""
+    if not worse and not better:
+        return f"{begin}, and the methods cannot be told apart: every interval of a difference from {METHODS[base]} holds zero."
+    parts = [f"better than {METHODS[base]}: {joined(better)}"] if better else []
+    parts += [f"worse: {joined(worse)}"] if worse else []
+    parts += [f"not to be told apart from it: {joined(same)}"] if same else []
+    return f"{begin}; in points, {'; '.join(parts)}."
+
+
+def told(method: object, row: pd.Series) -> str:
+    low, high = signed(100 * row["difference_low"]), signed(100 * row["difference_high"])
+    return f"{METHODS[str(method)]} {signed(100 * row['difference'])} [{low}, {high}]"
+
+
+def counted(others: pd.DataFrame, total: int, what: str) -> str:
+    sets = f"{total} {'challenge sets' if what == 'challenge cases' else 'validation sets'} and sizes"
+    parts = []
+    for method, part in others.groupby("way", sort=False):
+        worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
+        parts.append(f"{METHODS[str(method)]} is worse on {worse} and better on {better}")
+    if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
+        return f"On {sets}, the methods cannot be told apart: every interval holds zero."
+    return f"On {sets}, beside {METHODS[base_of(others)]} (intervals that leave out zero): {joined(parts)}."
+
+
+def points(tables: Tables, single: bool) -> list[str]:
+    return methods_point(tables)
+
+
+SECTIONS = {
+    "Ways": (
+        chart(
+            "methods",
+            "Ways of pruning at the same size",
+            "Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from L0 on "
+            "the same seeds and examples; a filled point's interval leaves out zero.",
+            methods_chart,
+        ),
+        table(
+            "methods-table",
+            "The same in numbers",
+            "Accuracy in per cent [95 % interval]; a star where the interval of the difference from L0 leaves out zero.",
+            ways_table,
+        ),
+    ),
+}

@@ -1,0 +1,51 @@
+"""What every part of the format is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from corewood.errors import InputError
+
+Ablation = Literal["mean", "zero", "resample"]
+Sparsity = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def as_list(value: object) -> object:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def none_or_list(value: object) -> object:
+    return () if value is None else as_list(value)
+
+
+def seed_list(value: object) -> object:
+    """How many, or which."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = range(value)
+    if isinstance(value, (list, tuple, range)):
+        if not value:
+            raise ValueError("give at least one")
+        if len({*map(str, value)}) < len(value):
+            raise ValueError(f"a value stands twice in {list(value)}")
+        return tuple(value)
+    return value
+
+
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(seed_list)]
+
+
+def kept_units(units: int, sparsity: float, key: str = "sparsity") -> int:
+    """How many of `units` stay at this sparsity; at least one, or the request is refused by its key."""
+    kept = math.floor(units * (1 - sparsity) + 0.5)
+    if kept < 1:
+        raise InputError(f"{key}: {sparsity} of {units} units leaves none; the largest possible is {1 - 1 / units:.4f}")
+    if kept == units:
+        raise InputError(f"{key}: {sparsity} of {units} units removes none; the smallest possible is {0.5 / units:.4f}")
+    return kept

@@ -1,0 +1,99 @@
+"""The questions that ask for work of their own; the others come by themselves wherever there is something to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from corewood.spec.base import Seeds, Spec, as_list
+from corewood.spec.ways import Searches, Way
+
+
+class EffectiveSize(Searches):
+    """Checkpoints pruned over a grid of sparsities: the smallest subnetwork that is faithful to each."""
+
+    way: Literal["l0", "importance"] = "l0"
+    seeds: Seeds = Field((0, 1, 2), description="of L0; importance has no chance in it")
+    checkpoints: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = "all"
+    margin: float = Field(0.03, gt=0, lt=1, description="how far from the full model is still faithful")
+    order: Literal["accuracies", "seeds"] = Field(
+        "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
+    )
+    two_sided: bool = Field(False, description="whether an accuracy above the full model's may be unfaithful")
+    mixed: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(
+        (1, 1), description="weights of in domain and challenge in the mixed set"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _grid(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "threshold" in given:
+            raise ValueError("threshold: gives one size, and effective size looks along many; write sparsity: [0.1, 0.2, 0.3]")
+        if isinstance(given, Mapping) and given.get("way") == "importance":
+            own = [key for key in ("seeds", "path", "preset", "settings") if key in given]
+            if own:
+                raise ValueError(f"{own[0]}: belongs to L0 searches; leave it out with way: importance")
+        return given
+
+
+class Ablations(Spec):
+    """Units removed from the full model, one at a time and together."""
+
+    singles: bool = Field(True, description="every head and every MLP alone")
+    sets: tuple[str, ...] = Field((), description="named sets, for instance 'L2.H5 + L3.H7'")
+    pairs: bool = Field(False, description="all pairs of the core")
+    examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.singles or self.sets or self.pairs):
+            raise ValueError("nothing to remove: leave singles on, or give sets or pairs")
+        return self
+
+
+class Attention(Spec):
+    """What heads attend to."""
+
+    dataset: str | None = Field(None, description="default: the first challenge set")
+    examples: int = Field(500, ge=2, description="drawn evenly over cases")
+    maps: int = Field(2, ge=0, description="examples whose maps the report shows")
+    texts: tuple[Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1, max_length=2)], ...] = Field(
+        (), description="further examples to map: a text, or a pair of texts, each"
+    )
+
+
+class Tickets(Spec):
+    """Good subnetworks, and others of exactly their size (LT, section 4.2)."""
+
+    of: Annotated[tuple[Way, ...], BeforeValidator(as_list)] | None = Field(
+        None, description="ways whose subnetworks are the good ones; default: importance and magnitude, where there are such"
+    )
+    random: int = Field(1, ge=0, description="how many random ones of each good one")
+    retrain: bool = Field(True, description="judge each after retraining from the pretrained weights, too")
+    longer: Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list)] = Field(
+        (), description="retrain bad ones for these numbers of epochs as well (appendix D)"
+    )
+    untrained: bool = Field(False, description="train a randomly initialised model under a random mask (table 2)")
+    super_survivors: bool = Field(False, description="units that survive with every seed, and their counterparts (appendix E)")
+
+    @model_validator(mode="after")
+    def _trainings(self) -> Self:
+        if len(set(self.longer)) < len(self.longer):
+            raise ValueError(f"longer: a value stands twice in {list(self.longer)}")
+        if not self.retrain and (self.longer or self.untrained):
+            raise ValueError("longer and untrained are trainings; they need retrain: true")
+        if self.untrained and not self.random:
+            raise ValueError("untrained: trains under a random mask; it needs random: 1 or more")
+        return self
+
+
+class Patterns(Spec):
+    """What kind of picture each head's attention makes (LT, section 5.2)."""
+
+    examples: int = Field(100, ge=2, description="of each task")
+    annotated: str | None = Field(None, description="a folder of your own maps (.npy) with labels.csv: file, type")
+    pretrained: bool = Field(True, description="look at the model before fine-tuning, too")
+    maps: int = Field(6000, ge=50, description="generated maps that the classifier learns from")
+    steps: int = Field(900, ge=1, description="of its training")

@@ -1,0 +1,134 @@
+"""One study: models x ways x questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from corewood.spec.base import Ablation, Spec
+from corewood.spec.questions import Ablations, Attention, EffectiveSize, Patterns, Tickets
+from corewood.spec.tasks import FilesTask, TaskSpec
+from corewood.spec.tuning import ModelSpec, Tuning
+from corewood.spec.ways import Prune
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class StudySpec(Spec):
+    """One study."""
+
+    name: Name
+    title: str = ""
+    model: Annotated[ModelSpec, BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v)]
+    task: TaskSpec | None = None
+    tasks: Mapping[Name, TaskSpec] = Field({}, description="instead of task: several, each with a name")
+    fine_tune: Tuning | None = Field(None, description="left out: the checkpoint as it is")
+    prune: Prune = Prune()
+    effective_size: EffectiveSize | None = None
+    ablations: Ablations | None = None
+    attention: Attention | None = None
+    tickets: Tickets | None = None
+    patterns: Patterns | None = None
+    judge: Literal["halves", "paper"] = Field(
+        "halves",
+        description="where a way looks at validation labels, give it one half and report on the other, or (paper) both on all",
+    )
+    focus: tuple[str, ...] = Field((), description="the challenge cases the study is about; default: all of them")
+    ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
+    ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
+    sample: int = Field(2048, ge=2, description="training examples that searches and means may use")
+    seed: int = Field(0, ge=0, description="draws the sample, limits, halves, and random and bad masks")
+
+    @property
+    def every_task(self) -> dict[str, TaskSpec]:
+        return dict(self.tasks) if self.task is None else {self.task.name: self.task}
+
+    def key_of(self, task: str) -> str:
+        """Where a task stands in the file."""
+        return f"tasks.{task}" if self.task is None else "task"
+
+    @property
+    def looks_at_labels(self) -> bool:
+        """Whether a way does, of the validation set."""
+        by_importance = self.effective_size is not None and self.effective_size.way == "importance"
+        return bool(self.prune.importance or self.prune.magnitude) or by_importance
+
+    @property
+    def halved(self) -> bool:
+        return self.judge == "halves" and self.looks_at_labels
+
+    @property
+    def good(self) -> tuple[str, ...]:
+        """The ways that tickets are drawn from."""
+        if self.tickets is None:
+            return ()
+        there = [name for name in ("importance", "magnitude") if any(w.like is None for w in getattr(self.prune, name))]
+        return self.tickets.of if self.tickets.of is not None else tuple(there)
+
+    @model_validator(mode="after")
+    def _models(self) -> Self:
+        if (self.task is None) == (not self.tasks):
+            raise ValueError("give exactly one of 'task' and 'tasks'")
+        if self.fine_tune is not None:
+            for name, task in self.every_task.items():
+                if isinstance(task, FilesTask) and not task.train:
+                    raise ValueError(f"fine_tune needs {self.key_of(name)}.train: the examples to learn from")
+            for name in self.fine_tune.tasks:
+                if name not in self.every_task:
+                    raise ValueError(
+                        f"fine_tune.tasks.{name}: there is no such task; the tasks are {', '.join(self.every_task)}"
+                    )
+            if self.tasks and self.model.labels is not None:
+                raise ValueError("model.labels: fine-tuning gives each task its own classifier; labels belong to the tasks")
+        elif self.tickets is not None and self.tickets.retrain:
+            raise ValueError(
+                "tickets: are retrained as their model was fine-tuned, and this checkpoint is taken as it is; add fine_tune, "
+                "or set tickets.retrain: false to judge them as pruned"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.prune.nothing and not (self.ablations or self.attention or self.patterns or self.effective_size):
+            raise ValueError("nothing to do: give prune a way (l0, importance, magnitude, random, given), or ask a question")
+        units = self.prune.l0 or self.prune.importance or self.prune.given
+        if self.ablations is not None and self.ablations.pairs and not units:
+            raise ValueError("ablations.pairs: are those of the core, and no way looks for one; add prune.l0")
+        return self
+
+    @model_validator(mode="after")
+    def _tickets(self) -> Self:
+        if self.tickets is None:
+            return self
+        for way in self.good:
+            if not getattr(self.prune, way):
+                raise ValueError(f"tickets.of: {way} is not among the ways; add prune.{way}")
+            if way != "l0" and all(settings.like for settings in getattr(self.prune, way)):
+                raise ValueError(
+                    f"tickets.of: {way} only follows l0 here; give prune.{way} a threshold or a sparsity of its own"
+                )
+        if not self.good:
+            raise ValueError("tickets: are drawn from what a way keeps; add prune.importance, prune.magnitude, or of: l0")
+        if self.tickets.longer and "importance" not in self.good:
+            raise ValueError("tickets.longer: retrains bad tickets of importance pruning; it needs prune.importance")
+        if "importance" not in self.good and (self.tickets.super_survivors or self.tickets.untrained):
+            raise ValueError("tickets: super_survivors and untrained are about heads and MLPs; they need prune.importance")
+        return self
+
+    @model_validator(mode="after")
+    def _grid(self) -> Self:
+        if self.effective_size is None or self.effective_size.checkpoints == "all":
+            return self
+        for task in self.every_task:
+            tuned = self.fine_tune.of(task) if self.fine_tune else None
+            kept = (0,) if tuned is None else tuned.checkpoints if tuned.steps is None else tuned.kept
+            missing = [c for c in self.effective_size.checkpoints if c not in kept]
+            if missing:
+                known = [*map(str, kept), *(["the last one"] if tuned and tuned.steps is None else [])]
+                raise ValueError(
+                    f"effective_size.checkpoints: step {missing[0]} is not kept; kept are {', '.join(known)}. "
+                    "Add it to fine_tune.checkpoints"
+                )
+        return self

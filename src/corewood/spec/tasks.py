@@ -1,0 +1,199 @@
+"""The task of a study: its own files, a set of GLUE, or the generated one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from corewood.spec.base import Spec, as_list, none_or_list
+
+Metric = Literal["accuracy", "matthews", "pearson"]
+GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
+Layout = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "hans", "paws"]
+
+# names in the order of the hub's numbers; scores have none
+GLUE_LABELS: dict[str, tuple[str, ...]] = {
+    "cola": ("unacceptable", "acceptable"),
+    "sst2": ("negative", "positive"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "stsb": (),
+    "qqp": ("not equivalent", "equivalent"),  # the hub says not_duplicate, duplicate; these are the words of PAWS, too
+    "mnli": ("entailment", "neutral", "contradiction"),
+    "qnli": ("entailment", "not_entailment"),
+    "rte": ("entailment", "not_entailment"),
+    "wnli": ("not_entailment", "entailment"),
+}
+GLUE_METRICS: dict[str, Metric] = {**dict.fromkeys(GLUE_LABELS, "accuracy"), "cola": "matthews", "stsb": "pearson"}
+
+
+def _label_name(value: object) -> str:
+    if isinstance(value, bool):
+        said = "yes/true/on" if value else "no/false/off"
+        raise ValueError(f"YAML reads an unquoted {said} as a truth value; put the label in quotes")
+    return str(value)
+
+
+LabelName = Annotated[str, BeforeValidator(_label_name)]
+
+
+class SourceSpec(Spec):
+    """Where examples come from, and which columns hold what.
+
+    `layout` names a set whose columns, labels and cases are known (data/layouts.py); keys given beside it go before it.
+    """
+
+    path: str | None = Field(None, description="CSV, TSV, JSONL, Parquet file or Arrow folder, relative to the study")
+    hub: str | None = Field(None, description="a dataset on the hub, instead of a path")
+    config: str | None = None
+    split: str | None = Field(None, description="split of a hub set or of an Arrow folder with several")
+    revision: str | None = None
+    format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
+    layout: Layout | None = None
+    text: Annotated[tuple[str, ...], BeforeValidator(as_list), Field(max_length=2)] = ()
+    label: str | None = Field(None, description="default: label")
+    labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
+    fold: Mapping[LabelName, LabelName] = Field(
+        {}, description="label of the task -> label of this set it counts as, where the two differ"
+    )
+    case: str | None = Field(None, description="the column that splits a challenge set into cases")
+    group: str | None = Field(None, description="a coarser column above the cases")
+    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(as_list)]] = Field(
+        {}, description="column -> values: use the rows that have one of them"
+    )
+    broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
+    limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.path is None) == (self.hub is None):
+            raise ValueError("give exactly one of 'path' (a file or folder) and 'hub' (a dataset id)")
+        if not self.text and self.layout is None:
+            raise ValueError("text: which column holds the text? One name, two for pairs, or a layout that knows them")
+        return self
+
+
+def _check_sources(
+    metric: str, train: tuple[SourceSpec, ...], validation: SourceSpec, challenge: Mapping[str, SourceSpec]
+) -> None:
+    for taken in ("train", "validation"):
+        if taken in challenge:
+            raise ValueError(f"a challenge set cannot be called {taken!r}; choose another name")
+    for key, source in (*(("train", s) for s in train), ("validation", validation)):
+        if source.case is not None:
+            raise ValueError(f"{key}.case: cases belong to challenge sets; give the same file as one of those")
+    if metric == "pearson":
+        named = {"train": train, "validation": (validation,), **{f"challenge.{n}": (s,) for n, s in challenge.items()}}
+        for key, sources in named.items():
+            if any(s.labels or s.fold for s in sources):
+                raise ValueError(
+                    f"{key}: with metric pearson labels are numbers, which have no names; leave out labels and fold"
+                )
+
+
+class FilesTask(Spec):
+    """A task of the user's own files or hub sets."""
+
+    name: str = "task"
+    labels: tuple[LabelName, ...] = Field((), description="names of the labels; default: as found in the data")
+    metric: Metric = Field("accuracy", description="pearson: the labels are numbers, and the model has one output")
+    train: Annotated[tuple[SourceSpec, ...], BeforeValidator(none_or_list)] = Field(
+        (), description="one source, or a list: a mixture, each with its own limit"
+    )
+    validation: SourceSpec
+    challenge: Mapping[str, SourceSpec] = {}
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        _check_sources(self.metric, self.train, self.validation, self.challenge)
+        if self.metric == "pearson" and self.labels:
+            raise ValueError("labels: with metric pearson labels are numbers, which have no names; leave labels out")
+        return self
+
+
+class GlueTask(Spec):
+    """A set of GLUE, from the hub or from a folder with GLUE's own train.tsv and dev.tsv."""
+
+    glue: GlueName
+    folder: str | None = Field(None, description="relative to the study; without it the set comes from the hub")
+    revision: str | None = Field(None, description="of the hub set")
+    train_limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
+    validation_limit: int | None = Field(None, ge=1)
+    challenge: Mapping[str, SourceSpec] = {}
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.folder is not None and self.revision is not None:
+            raise ValueError("revision: belongs to the hub set; leave it out where a folder is given")
+        _check_sources(self.metric, *self._sources(), self.challenge)
+        return self
+
+    @property
+    def name(self) -> str:
+        return self.glue
+
+    @property
+    def metric(self) -> Metric:
+        return GLUE_METRICS[self.glue]
+
+    def files(self) -> FilesTask:
+        """The same task in full."""
+        train, validation = self._sources()
+        return FilesTask(
+            name=self.glue,
+            labels=GLUE_LABELS[self.glue],
+            metric=self.metric,
+            train=train,
+            validation=validation,
+            challenge=self.challenge,
+        )
+
+    def _sources(self) -> tuple[tuple[SourceSpec, ...], SourceSpec]:
+        matched = "_matched" if self.glue == "mnli" else ""
+        train = self._source("train", "train", self.train_limit)
+        return (train,), self._source(f"dev{matched}", f"validation{matched}", self.validation_limit)
+
+    def _source(self, file: str, split: str, limit: int | None) -> SourceSpec:
+        if self.folder is not None:
+            place = {"path": str(PurePath(self.folder) / f"{file}.tsv")}
+        else:
+            place = {"hub": "nyu-mll/glue", "config": self.glue, "split": split}
+        return SourceSpec.model_validate({**place, "revision": self.revision, "layout": self.glue, "limit": limit})
+
+
+class GeneratedTask(Spec):
+    """The embedded task with a planted shortcut; see docs/methods.md."""
+
+    generated: Literal["overlap"]
+    seed: int = Field(0, ge=0)
+    train: int = Field(12_000, ge=32)
+    validation: int = Field(1_000, ge=16)
+    per_case: int = Field(100, ge=2)
+    counter: float = Field(0.04, ge=0, le=0.5, description="share of counter-examples in training")
+
+    @property
+    def name(self) -> str:
+        return self.generated
+
+    @property
+    def metric(self) -> Metric:
+        return "accuracy"
+
+
+TASK_KINDS: dict[str, type[Spec]] = {"generated": GeneratedTask, "glue": GlueTask, "files": FilesTask}
+
+
+def _task_kind(value: object) -> str:
+    """The key that only one kind has; without such a key, files."""
+    for tag, kind in TASK_KINDS.items():
+        if isinstance(value, kind) or (isinstance(value, Mapping) and tag in value):
+            return tag
+    return "files"
+
+
+TaskSpec = Annotated[
+    Annotated[GeneratedTask, Tag("generated")] | Annotated[GlueTask, Tag("glue")] | Annotated[FilesTask, Tag("files")],
+    Discriminator(_task_kind),
+]

@@ -1,0 +1,111 @@
+"""The models of a study: a checkpoint, and how it is fine-tuned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from corewood.errors import InputError
+from corewood.spec.base import Seeds, Spec
+from corewood.spec.tasks import LabelName
+
+
+class ModelSpec(Spec):
+    """A checkpoint: a folder, a hub id, or `minilm` (the embedded one)."""
+
+    checkpoint: str
+    revision: str | None = Field(None, description="hub revision; pin it for a study others will repeat")
+    labels: tuple[LabelName, ...] | None = Field(
+        None, description="class names in the order of the logits, when the checkpoint's config does not tell"
+    )
+    pad_token: str | None = Field(None, description="for decoders without one, e.g. <|endoftext|>")
+    max_length: int | None = Field(None, ge=4, description="tokens per example; default: the model's positions")
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+
+
+class Training(Spec):
+    """Fine-tuning with transformers' Trainer; checkpoints are kept at the given steps, and at the end."""
+
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps"
+    )
+    batch: int = Field(32, ge=1)
+    learning_rate: float = Field(5e-5, gt=0)
+    warmup: int = Field(0, ge=0, description="steps")
+    weight_decay: float = Field(0.0, ge=0)
+    checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="steps at which to keep the model")
+    threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give exactly one of 'steps' and 'epochs'")
+        beyond = [] if self.steps is None else [c for c in self.checkpoints if c > self.steps]
+        if beyond:
+            raise ValueError(f"checkpoints {beyond} lie beyond the last step, {self.steps}")
+        return self
+
+    def resolved(self, examples: int) -> Self:
+        """With steps instead of epochs; `examples` are those of the training set."""
+        if self.epochs is None:
+            return self
+        batches = round(examples * self.epochs / self.batch, 6)  # 1.1 * 100 is a little above 110
+        steps = max(1, math.ceil(batches))
+        beyond = [c for c in self.checkpoints if c > steps]
+        if beyond:
+            raise InputError(
+                f"fine_tune.checkpoints: {beyond} lie beyond the last step, {steps} "
+                f"({self.epochs:g} epochs of {examples} examples, {self.batch} in a batch)"
+            )
+        return self.model_copy(update={"steps": steps, "epochs": None})
+
+    @property
+    def last(self) -> int:
+        """The last step."""
+        if self.steps is None:
+            raise InputError(
+                "fine_tune.epochs: how many steps they are depends on the examples; resolved(examples) counts them"
+            )
+        return self.steps
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.checkpoints, self.last}))
+
+
+class FineTune(Training):
+    """One fine-tuning."""
+
+    seed: int = Field(0, ge=0, description="of the classifier's start and the order of examples")
+
+
+class Tuning(Training):
+    """Every task with every seed."""
+
+    seeds: Seeds = Field((0,), description="how many, or which: the classifier's start and the order of examples")
+    tasks: Mapping[str, Mapping[str, Any]] = Field({}, description="task -> keys of fine_tune that are other for it")
+
+    @model_validator(mode="after")
+    def _each(self) -> Self:
+        for task, own in self.tasks.items():
+            for key in own:
+                if key not in Training.model_fields:
+                    raise ValueError(f"tasks.{task}.{key}: is no setting of one task's training")
+            self.of(task)
+        return self
+
+    def of(self, task: str, seed: int = 0) -> FineTune:
+        """How a task is fine-tuned with one of the seeds, and its tickets retrained."""
+        own = dict(self.tasks.get(task, {}))
+        given = self.model_dump(exclude_unset=True, exclude={"seeds", "tasks"})
+        if "steps" in own or "epochs" in own:
+            given = {key: value for key, value in given.items() if key not in ("steps", "epochs")}
+        try:
+            return FineTune.model_validate({**given, **own, "seed": seed})
+        except ValidationError as problem:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
+            raise ValueError(f"tasks.{task}: {wrong}") from None

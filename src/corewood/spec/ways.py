@@ -1,0 +1,232 @@
+"""The ways of looking for subnetworks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from corewood.errors import nearest
+from corewood.spec.base import Seeds, Sparsity, Spec, as_list, none_or_list
+
+AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
+USUAL_ROUNDS = 7  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
+ROUND_WORK = 400
+Prunes = Literal["both", "heads", "mlps"]
+Way = Literal["l0", "importance", "magnitude"]  # those that others can be like
+
+
+def number_or_auto(steps: int | str) -> int | str:
+    if steps != "auto" and (isinstance(steps, str) or steps < 1):
+        raise ValueError(f"give a number of steps, 1 or more, or auto, not {steps}")
+    return steps
+
+
+class L0(Spec):
+    """L0 search: gates of a hard concrete distribution, trained to keep the full model's predictions.
+
+    The defaults are ours. `L0.paper(sparsity)` is the setting of the released code of the Heuristic Core.
+    """
+
+    sparsity: Sparsity
+    path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
+    steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
+        "auto",
+        description="gradient steps; auto: a few, then exchanges of open and closed units until none helps",
+    )
+    budget: float = Field(1.0, gt=0, le=100, description="with auto: factor on its gradient steps, rounds and texts a round")
+    rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
+    ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
+    batch: int = Field(32, ge=1)
+    start: float = Field(2.5, description="mean of the initial log_alpha")
+    start_std: float = Field(0.3, ge=0)
+    rate: float = Field(0.5, gt=0, description="of the gates")
+    lambda_rate: float = Field(1.0, gt=0, description="Adam's rate for the two multipliers")
+    decay: float = Field(0.0, ge=0)
+    warmup: int = Field(0, ge=0)
+    linear_decay: bool = True
+    clip: float = Field(1.0, gt=0)
+    constraint: Literal["exact", "lagrangian"] = Field(
+        "exact", description="hold the expected sparsity at its target, or learn two multipliers that pull it there"
+    )
+    measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the multipliers see")
+    noise: Literal["example", "batch"] = Field("example", description="one draw of the gates per example or per batch")
+    dropout: bool = False
+    final: Literal["top", "threshold"] = Field("top", description="exact size, or the released code's rule")
+    threshold: float = Field(0.5, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _way(self) -> Self:
+        if any(s >= self.sparsity for s in self.path):
+            raise ValueError("path: its sparsities lie below the one the search ends at")
+        if self.path and self.final == "threshold":
+            raise ValueError("path: needs masks of an exact size, final: top")
+        if self.auto and self.final == "threshold":
+            raise ValueError("steps: auto exchanges units of a mask of exact size; it needs final: top, or a number of steps")
+        return self
+
+    @property
+    def auto(self) -> bool:
+        return self.steps == "auto"
+
+    @property
+    def gradient_steps(self) -> int:
+        """Steps of the soft gates; where they are all of the search, as many as were asked for."""
+        return max(1, round(AUTO_STEPS * self.budget)) if self.auto else int(self.steps)
+
+    @property
+    def most_rounds(self) -> int:
+        return max(1, round(self.rounds * self.budget)) if self.auto else 0
+
+    @property
+    def work(self) -> int:
+        """About how many examples' worth of gradient steps it takes; the rounds are those that such searches have had."""
+        rounds = min(USUAL_ROUNDS, self.most_rounds) * len(self.targets)
+        return round(self.gradient_steps * self.batch + rounds * ROUND_WORK * self.budget)
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """Every sparsity this search gives a mask of, in rising order."""
+        return (*sorted(self.path), self.sparsity)
+
+    @classmethod
+    def paper(cls, sparsity: float) -> L0:
+        return cls(sparsity=sparsity, **paper_l0(sparsity))
+
+
+def paper_l0(sparsity: float) -> dict[str, Any]:
+    """The released code's budget grows with the target (methods, section 1)."""
+    percent = 100 * sparsity
+    ramp = 6500 + 50 * percent
+    steps = round(ramp + 6 * percent)
+    return dict(
+        steps=steps, ramp=ramp / steps, batch=128, rate=0.1, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
+        constraint="lagrangian",
+        measure="sampled", dropout=True, final="threshold", threshold=0.5 if sparsity <= 0.6 else 0.35,
+    )  # fmt: skip
+
+
+class Searches(Spec):
+    """L0 searches: every sparsity with every seed."""
+
+    sparsity: Annotated[tuple[Sparsity, ...], BeforeValidator(as_list), Field(min_length=1)]
+    seeds: Seeds = Field(tuple(range(6)), description="how many, or which")
+    path: bool = Field(False, description="one run per seed, with a mask at each sparsity on the way: nested, and cheaper")
+    preset: Literal["default", "paper"] = "default"
+    settings: Mapping[str, Any] = Field({}, description="any field of L0 but sparsity and path")
+
+    @model_validator(mode="after")
+    def _settings(self) -> Self:
+        if len(set(self.sparsity)) < len(self.sparsity):
+            raise ValueError(f"sparsity: a value stands twice in {list(self.sparsity)}")
+        for key in ("sparsity", "path"):
+            if key in self.settings:
+                raise ValueError(f"settings: {key} stands beside settings, not in it")
+        unknown = [k for k in self.settings if k not in L0.model_fields]
+        if unknown:
+            raise ValueError("; ".join(f"settings.{k}: unknown key.{nearest(k, L0.model_fields)}" for k in unknown))
+        try:
+            self.runs()
+        except ValidationError as problem:
+            wrong = [f"settings.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()]
+            raise ValueError("; ".join(wrong)) from None
+        return self
+
+    def runs(self) -> list[L0]:
+        """The searches of one seed: one per sparsity, or one along them all."""
+        if self.path:
+            *way, end = sorted(self.sparsity)
+            return [self._l0(end, tuple(way))]
+        return [self._l0(sparsity) for sparsity in self.sparsity]
+
+    def _l0(self, sparsity: float, path: tuple[float, ...] = ()) -> L0:
+        preset = paper_l0(sparsity) if self.preset == "paper" else {}
+        return L0(sparsity=sparsity, path=path, **{**preset, **self.settings})
+
+
+class Importance(Spec):
+    """Importance pruning of heads and MLPs: those go first whose gates the loss depends on least (LT, section 3.3)."""
+
+    prune: Annotated[tuple[Prunes, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(
+        ("both",), description="heads and MLPs together, or one kind alone; tickets are drawn from the first"
+    )
+    threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
+    sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share of each kind")
+    like: Literal["l0"] | None = Field(None, description="instead of both: as many heads and MLPs as each mask of that way has")
+    heads_per_round: float = Field(0.1, gt=0, le=1, description="share of all heads")
+    heads_alone_per_round: float | None = Field(None, gt=0, le=1, description="once MLPs stay; default: as before")
+    per: Literal["example", "batch"] = Field("example", description="whose gradient is taken without its sign")
+    batch: int = Field(32, ge=1)
+    normalise: bool = Field(True, description="heads by their layer's l2 norm")
+    ablate: Literal["zero", "mean"] | None = Field(
+        None, description="what a closed unit gives instead of its own output; default: zero, or mean where it is like another"
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if len(set(self.prune)) < len(self.prune):
+            raise ValueError(f"prune: a value stands twice in {list(self.prune)}")
+        if self.like is not None and self.prune != ("both",):
+            raise ValueError("prune: a mask like another has its heads and its MLPs; leave prune out")
+        return self
+
+    @property
+    def stand_in(self) -> Literal["zero", "mean"]:
+        return self.ablate or ("zero" if self.like is None else "mean")
+
+
+class Magnitude(Spec):
+    """Magnitude pruning of single weights: the smallest of the whole encoder go first (LT, section 3.2)."""
+
+    threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
+    sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share")
+    like: Literal["l0"] | None = Field(None, description="instead of both: as many weights as each mask of that way has")
+    per_round: float = Field(0.1, gt=0, lt=1, description="share of the weights that are left")
+    most_rounds: int = Field(60, ge=1, le=250)
+
+
+class Random(Spec):
+    """Masks of exactly the sizes of another way's, drawn by chance."""
+
+    like: Way = "l0"
+    draws: int = Field(1, ge=1, description="of each mask")
+
+
+class Given(Spec):
+    """Masks from files: npy, json, safetensors, as `corewood agree` reads them."""
+
+    path: str = Field(..., description="a file, or a folder of them; relative to the study")
+
+
+class Prune(Spec):
+    """Which subnetworks to look for. A way that is wanted with two settings is given as a list."""
+
+    l0: Searches | None = None
+    importance: Annotated[tuple[Importance, ...], BeforeValidator(none_or_list)] = ()
+    magnitude: Annotated[tuple[Magnitude, ...], BeforeValidator(none_or_list)] = ()
+    random: Annotated[tuple[Random, ...], BeforeValidator(none_or_list)] = ()
+    given: Given | None = None
+
+    @model_validator(mode="after")
+    def _like(self) -> Self:
+        for name, ways in (("importance", self.importance), ("magnitude", self.magnitude), ("random", self.random)):
+            for way in ways:
+                if way.like is not None and not getattr(self, way.like):
+                    raise ValueError(f"{name}.like: {way.like} is not among the ways; add prune.{way.like}")
+                if way.like == "l0" and self.l0 and self.l0.path and name != "random":
+                    raise ValueError(f"{name}.like: the masks of one path come in one job; set l0.path: false")
+        for name, sized in (("importance", self.importance), ("magnitude", self.magnitude)):
+            for way in sized:
+                given = [key for key in ("threshold", "sparsity", "like") if key in way.model_fields_set]
+                if len(given) > 1:
+                    raise ValueError(f"{name}: give only one of {' and '.join(given)}")
+            if sum(way.like is None for way in sized) > 1 or sum(way.like is not None for way in sized) > 1:
+                raise ValueError(f"{name}: only one of its settings can be without like, and one with it")
+        if len({way.like for way in self.random}) < len(self.random):
+            raise ValueError("random: two settings are like the same way; give draws instead")
+        return self
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.l0 or self.importance or self.magnitude or self.random or self.given)

@@ -1,0 +1,23 @@
+"""The full model over training."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from corewood.analyse.generalisation import dynamics
+from corewood.study.questions.question import Question
+from corewood.study.results import Results, stack
+from corewood.study.subnetwork import FULL
+
+
+def dynamics_table(results: Results) -> pd.DataFrame | None:
+    table = results.scores
+    tables = []
+    for task, tuning in results.plan.models:
+        mine = table[(table["way"] == FULL) & (table["task"] == task) & (table["tuning"] == tuning)]
+        if mine["checkpoint"].nunique() > 1:
+            tables.append(dynamics(mine).assign(task=task, tuning=tuning))
+    return stack(tables)
+
+
+QUESTION = Question("dynamics", lambda r: {"dynamics": dynamics_table(r)})

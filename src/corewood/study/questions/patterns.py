@@ -1,0 +1,135 @@
+"""What kind of picture each head's attention makes (LT, section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from corewood.analyse.patterns import heterogeneity, pattern_summary
+from corewood.data.read import drawn
+from corewood.errors import InputError
+from corewood.evaluate.attention import split_words
+from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
+from corewood.model.mask import Mask
+from corewood.store.store import file_digest
+from corewood.study.entries import read_data
+from corewood.study.job import Job, Kind
+from corewood.study.models import VALIDATION, ModelPlan
+from corewood.study.questions.question import Question
+from corewood.study.questions.survivors import PRUNED_KINDS
+from corewood.study.results import Results, stack
+from corewood.study.subnetwork import IMPORTANCE
+from corewood.study.work import Work
+
+if TYPE_CHECKING:
+    from corewood.study.plan import Plan
+
+
+@dataclass(frozen=True)
+class Part:
+    classifiers: Mapping[str, Job]  # raw, normed
+    looks: tuple[tuple[str, int, str, Job], ...]  # (task, seed of fine-tuning or -1, state, job)
+
+
+def plan(plan: Plan) -> None:
+    wanted, spec = plan.spec.patterns, plan.spec
+    if wanted is None:
+        return
+    if not plan.checkpoint.tokenizer.is_fast:
+        raise InputError("patterns: words are read off a fast tokenizer, and this model has none; leave patterns out")
+    annotated = None if wanted.annotated is None else plan.base / Path(wanted.annotated).expanduser()
+    content: list[str] = []
+    if annotated is not None:
+        if not annotated.is_dir():
+            raise InputError(f"patterns.annotated: {annotated} is no folder; it needs .npy maps and labels.csv")
+        files = sorted(p for p in annotated.rglob("*") if p.is_file())
+        content = [f"{p.relative_to(annotated)}:{file_digest(p)}" for p in files]
+    classifiers = {}
+    for flavour in ("raw", "normed"):
+        params = {"normed": flavour == "normed", "annotated": content, "seed": spec.seed}
+        params |= {"maps": wanted.maps, "steps": wanted.steps}
+        local = {"annotated": None if annotated is None else str(annotated)}
+        job = Job.make(CLASSIFIER, f"pattern classifier, {flavour}", params, {}, local, wanted.maps)
+        classifiers[flavour] = plan.jobs.setdefault(job.key, job)
+
+    def look(model: ModelPlan, params: Mapping[str, Any], tuned: Mapping[str, Job], who: str) -> Job:
+        assert spec.patterns is not None
+        params = {**params, "examples": spec.patterns.examples, "seed": spec.seed}
+        inputs = {**tuned, **classifiers, "data": model.task.data[VALIDATION]}
+        work = 12 * min(spec.patterns.examples, len(model.task.splits[VALIDATION]))
+        return model.add(
+            Job.make(PATTERNS, f"{who}patterns {'after' if tuned else 'before'}", params, inputs, model.local, work)
+        )
+
+    looks = []
+    for name in plan.tasks if wanted.pretrained and spec.fine_tune else ():
+        model = next(m for m in plan.models.values() if m.task.name == name)
+        who = f"{name}: " if len(plan.tasks) > 1 else ""
+        looks.append((name, -1, "pretrained", look(model, model.params, {}, who)))
+    state = "fine-tuned" if spec.fine_tune else "as given"
+    looks += [(*m.key, state, look(m, m.at(m.last), m.tuned, m.who)) for m in plan.models.values()]
+    plan.parts["patterns"] = Part(classifiers, tuple(looks))
+
+
+def do_pattern_classifier(work: Work) -> dict[str, Any]:
+    params, local = work.job.params, work.job.local
+    annotated = None if local["annotated"] is None else Path(local["annotated"])
+    classifier, quality = train_classifier(
+        params["normed"], params["seed"], annotated, work.progress, maps=params["maps"], steps=params["steps"]
+    )
+    classifier.save(work.folder)
+    quality.to_parquet(work.folder / "quality.parquet", index=False)
+    return {}
+
+
+def do_patterns(work: Work) -> dict[str, Any]:
+    params = work.job.params
+    model = work.model() if "fine_tune" in work.job.inputs else work.new_model(params["seed"])
+    split = read_data(work.input("data"))
+    chosen = drawn(split.frame, params["examples"], params["seed"])
+    raw, normed = (Classifier.load(work.input(flavour).folder) for flavour in ("raw", "normed"))
+    shares = pattern_shares(model, raw, normed, split_words(model, split, chosen), work.progress)
+    shares.to_parquet(work.folder / "shares.parquet", index=False)
+    return {"examples": len(chosen)}
+
+
+def tables(results: Results) -> dict[str, pd.DataFrame | None]:
+    part: Part | None = results.plan.parts.get("patterns")
+    if part is None or not all(map(results.there, part.classifiers.values())):
+        return {}
+    found = stack(
+        [
+            pd.read_parquet(results.entry(job).path("shares.parquet")).assign(task=task, state=state, tuning=tuning)
+            for task, tuning, state, job in part.looks
+            if results.there(job)
+        ]
+    )
+    if found is None:
+        return {}
+    alive = super_survivors(results)
+    quality = [
+        pd.read_parquet(results.entry(job).path("quality.parquet")).assign(attention=flavour)
+        for flavour, job in part.classifiers.items()
+    ]
+    made: dict[str, pd.DataFrame | None] = {"patterns": found, "pattern_shares": pattern_summary(found, alive)}
+    return {**made, "pattern_quality": pd.concat(quality), "heterogeneity": heterogeneity(found, alive) if alive else None}
+
+
+def super_survivors(results: Results) -> dict[str, Mask]:
+    """Task -> the units that every mask of one way keeps, where heads were pruned: importance, where there is such."""
+    made: dict[str, Mask] = {}
+    for found, by in sorted(results.raters.items(), key=lambda item: (item[0].way != IMPORTANCE, item[0].target)):
+        if found.task not in made and "head" in PRUNED_KINDS[found.prune]:
+            made[found.task] = reduce(and_, by.values())
+    return made
+
+
+CLASSIFIER = Kind("pattern_classifier", 1, "learn pattern types", "second", 0.01, do_pattern_classifier)
+PATTERNS = Kind("patterns", 1, "look at patterns", "forward", 1.0, do_patterns)
+QUESTION = Question("patterns", tables, plan, (CLASSIFIER, PATTERNS))

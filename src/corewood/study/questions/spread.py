@@ -1,0 +1,98 @@
+"""The same in domain, different outside: how far subnetworks of one size lie apart, and which differences are real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corewood.analyse.differences import corrected, pair_tests, size_effect, variance_split
+from corewood.analyse.generalisation import spread
+from corewood.evaluate.metrics import accuracy, parts
+from corewood.study.entries import read_logits
+from corewood.study.models import domain
+from corewood.study.questions.question import Question
+from corewood.study.results import Group, stack
+from corewood.study.subnetwork import PRUNE
+
+
+def spread_table(group: Group) -> pd.DataFrame | None:
+    return spread(group.accuracy, group.comparable) if group.judged else None
+
+
+def answers(group: Group) -> Iterator[tuple[dict[str, Any], list[str], np.ndarray]]:
+    """(what it is about, names, (subnetwork, example) right) for every sparsity with several subnetworks, case by case."""
+    for target, rows in group.by_target().items():
+        for dataset in group.model.task.datasets if len(rows) > 1 and not group.model.task.regression else ():
+            right = np.stack([group.results.answers(r, dataset) for r in rows])
+            for case, kind, inside in parts(group.model.task.splits[dataset]):
+                facts = {"target": target, "nested": rows[0].nested, "dataset": dataset, "case": case, "group": kind}
+                yield facts, [r.name for r in rows], right[:, inside]
+
+
+def differences_table(group: Group) -> pd.DataFrame | None:
+    """Paired tests between all subnetworks of one sparsity, per case, corrected over all of that sparsity."""
+    table = stack([pair_tests(right, names).assign(**facts) for facts, names, right in answers(group)])
+    if table is None:
+        return None
+    table = pd.concat([corrected(part) for _, part in table.groupby("target", sort=False)], ignore_index=True)
+    first = ["target", "nested", "dataset", "case", "group"]
+    return table[first + [c for c in table.columns if c not in first]]
+
+
+def variance_table(group: Group) -> pd.DataFrame | None:
+    rows = [{**facts, "n": right.shape[1], **variance_split(right)} for facts, _, right in answers(group) if right.shape[1] > 1]
+    return pd.DataFrame(rows) if rows else None
+
+
+def size_effect_table(group: Group) -> pd.DataFrame | None:
+    """Accuracy against size, where subnetworks of one target differ in it."""
+    if not group.found:
+        return None
+    rows = []
+    units = group.results.units
+    for currency in ("units_share", "encoder_share"):
+        size = pd.Series({r.name: group.masks[r.name].sizes(units)[currency] for r in group.found})
+        table = group.accuracy[group.accuracy["question"] == PRUNE]
+        for (target, dataset, case), part in table.groupby(["target", "dataset", "case"], sort=False):
+            here = size[part["subnetwork"]].to_numpy()
+            if len(set(here)) > 1:
+                facts = {"target": target, "dataset": dataset, "case": case, "currency": currency}
+                spans = {"smallest": here.min(), "largest": here.max()}
+                rows.append({**facts, **spans, **size_effect(part["value"].to_numpy(), here)})
+    return pd.DataFrame(rows) if rows else None
+
+
+def ablated_values_table(group: Group) -> pd.DataFrame | None:
+    """The same masks under every ablated value that the study asks for."""
+    columns = ["subnetwork", "target", "seed", "nested", "ablate", "dataset", "case", "domain"]
+    results, task = group.results, group.model.task
+    tables = []
+    for row in [r for r in group.found if r.beside]:
+        every = {results.plan.spec.ablate: row.predictions, **row.beside}
+        for value, jobs in every.items():
+            if not all(map(results.there, jobs.values())):
+                continue
+            for dataset, job in jobs.items():
+                logits = read_logits(results.entry(job))[row.place]
+                facts: dict[str, Any] = {"subnetwork": row.name, "target": row.target, "seed": row.seed, "nested": row.nested}
+                made = accuracy(logits, task.splits[dataset], task.classes)
+                tables.append(made.assign(**facts, ablate=value, dataset=dataset, domain=domain(dataset)))
+    found = stack(tables)
+    if found is None:
+        return None
+    return found[columns + [c for c in found.columns if c not in [*columns, "agreement", "kl"]]]
+
+
+QUESTION = Question(
+    "spread",
+    lambda r: {
+        "spread": r.each(spread_table),
+        "differences": r.each(differences_table),
+        "variance": r.each(variance_table),
+        "size_effect": r.each(size_effect_table),
+        "ablated_values": r.each(ablated_values_table),
+    },
+)

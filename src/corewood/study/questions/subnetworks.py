@@ -1,0 +1,68 @@
+"""What every subnetwork is: its scores, its mask, its size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corewood.study.entries import read_masks
+from corewood.study.questions.question import Question
+from corewood.study.results import Results, stack
+from corewood.study.subnetwork import FULL, RETRAINED, Subnetwork
+
+ABOUT = ("task", "tuning", "checkpoint", "question", "way", "prune", "target", "nested", "seed", "ticket", "draw")
+
+
+def about(row: Subnetwork) -> dict[str, Any]:
+    return {"subnetwork": row.name, **{name: getattr(row, name) for name in ABOUT}}
+
+
+def masks_table(results: Results) -> pd.DataFrame | None:
+    """One row per unit."""
+    rows = [r for r in results.rows if r.masks is not None and not r.of_weights and r.state != RETRAINED]
+    found = stack([results.mask(r).table().assign(**about(r)) for r in rows])
+    first = ["subnetwork", *ABOUT]
+    return None if found is None else found[first + [c for c in found.columns if c not in first]]
+
+
+def sizes_table(results: Results) -> pd.DataFrame | None:
+    """One row per mask: what stays, how much of it is in the good one, and how well its search ended."""
+    rows = [size(results, row) for row in results.rows if row.state != RETRAINED]
+    if not any(row["way"] != FULL for row in rows):
+        return None
+    table = pd.DataFrame(rows)
+    for name in ("held", "ended", "comparable"):
+        said = {(*group.model.key, n): v for group in results.groups for n, v in getattr(group, name).items()}
+        keys = zip(table["task"], table["tuning"], table["subnetwork"], strict=True)
+        table[{"held": "held_kl"}.get(name, name)] = [said.get(key) for key in keys]
+    table["held_kl"] = table["held_kl"].astype(float)
+    table["held_best"] = table.groupby(["task", "tuning", "way", "target"])["held_kl"].transform("min")
+    return table
+
+
+def size(results: Results, row: Subnetwork) -> dict[str, Any]:
+    units = results.units
+    if row.masks is None:
+        return {**about(row), **units.full().sizes(units)}
+    entry = results.entry(row.masks)
+    if row.of_weights:
+        kept, shared, total = (entry.meta[name] for name in ("weights", "shared", "total"))
+        left = units.encoder_parameters - (total - kept)
+        share = {"weights": kept, "encoder_share": left / units.encoder_parameters}
+        return {**about(row), **share, "in_good": shared / kept if kept else np.nan}
+    mask = read_masks(entry)[row.place]
+    good = read_masks(results.entry(row.good))[row.good_place] if row.good is not None else mask
+    inside = mask & good
+    heads, mlps = int(mask.heads.sum()), int(mask.mlps.sum())
+    return {
+        **about(row),
+        **mask.sizes(units),
+        "heads_in_good": int(inside.heads.sum()) / heads if heads else np.nan,
+        "mlps_in_good": int(inside.mlps.sum()) / mlps if mlps else np.nan,
+        "in_good": len(inside) / len(mask) if len(mask) else np.nan,
+    }
+
+
+QUESTION = Question("subnetworks", lambda r: {"scores": r.scores, "masks": masks_table(r), "sizes": sizes_table(r)})

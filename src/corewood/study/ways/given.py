@@ -1,0 +1,59 @@
+"""Masks from files, judged and compared like any others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from corewood.errors import InputError
+from corewood.model.mask import Mask
+from corewood.model.mask_files import read_masks
+from corewood.spec import StudySpec
+from corewood.study.entries import write_masks
+from corewood.study.job import Job, Kind
+from corewood.study.models import Checkpoint, ModelPlan
+from corewood.study.subnetwork import GIVEN, Subnetwork
+from corewood.study.work import Work
+
+
+def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]:
+    """Name -> mask, checked against the model before anything runs."""
+    if spec.prune.given is None:
+        return {}
+    found = read_masks(base / Path(spec.prune.given.path).expanduser(), heads=checkpoint.heads)
+    for name, mask in found.items():
+        if mask.heads.shape != (checkpoint.layers, checkpoint.heads):
+            shape = " x ".join(map(str, mask.heads.shape))
+            raise InputError(
+                f"prune.given.path: {name} is a mask of {shape} heads, the model has {checkpoint.layers} x {checkpoint.heads}"
+            )
+    return found
+
+
+def plan(model: ModelPlan, spec: StudySpec, masks: dict[str, Mask]) -> list[Subnetwork]:
+    """Masks of one size are compared with each other, as the searches of one sparsity are."""
+    if not masks:
+        return []
+    content = {name: [mask.heads.astype(int).tolist(), mask.mlps.astype(int).tolist()] for name, mask in masks.items()}
+    job = model.add(Job.make(MASKS, f"{model.who}given masks", {"masks": content}, {}, model.local))
+    predictions = model.predict(model.last, "given masks", job, spec.ablate, len(masks))
+    rows = []
+    for place, (name, mask) in enumerate(masks.items()):
+        facts: dict[str, Any] = {
+            "target": round(1 - float(mask.vector.mean()), 4),
+            "seed": place,
+            "place": place,
+            "stand_in": spec.ablate,
+        }
+        rows.append(model.row(name=f"given-{name}", way=GIVEN, **facts, masks=job, predictions=predictions))
+    return rows
+
+
+def do_given(work: Work) -> dict[str, Any]:
+    masks = [Mask(heads, mlps) for heads, mlps in work.job.params["masks"].values()]
+    write_masks(masks, work.folder)
+    return {"units": [len(mask) for mask in masks]}
+
+
+MASKS = Kind("given", 1, "take given masks", "second", 0.01, do_given)
+KINDS = (MASKS,)

@@ -1,0 +1,235 @@
+"""Models, ways and questions that no paper put together, each against a second source."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+from safetensors.numpy import save_file
+from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+import corewood as cw
+from corewood.analyse.tunings import variance_components
+from corewood.errors import InputError
+from corewood.model.mask import Mask
+from corewood.store.store import Store
+from corewood.study.compare import compare
+from corewood.study.plan import make_plan
+from corewood.study.results import Results
+from corewood.study.run import Outcome
+from corewood.study.subnetwork import Subnetwork
+
+SHORT = {"settings": {"steps": 6, "batch": 8}}
+TUNED: dict[str, Any] = {
+    "fine_tune": {"steps": 20, "batch": 16, "learning_rate": 1e-3, "checkpoints": [0, 10], "seeds": 3},
+    "prune": {
+        "l0": {"sparsity": [0.4, 0.6], "seeds": 2, **SHORT},
+        "importance": {"sparsity": 0.4},
+        "random": [{"like": "l0", "draws": 2}, {"like": "importance"}],
+        "given": {"path": "masks"},
+    },
+    "effective_size": {"way": "importance", "sparsity": [0.3, 0.6], "checkpoints": [10, 20]},
+    "ablations": {"singles": False, "pairs": True, "examples": 40},
+    "attention": {"examples": 20, "maps": 1},
+    "tickets": {"of": "l0", "random": 1},
+    "sample": 60,
+}
+HEADS = np.array([[1, 0, 1, 1], [1, 1, 0, 1]])  # of the tiny model: 2 layers of 4 heads
+TASKS: dict[str, Any] = {
+    "fine_tune": {"steps": 12, "batch": 16, "learning_rate": 1e-3, "seeds": [4, 5]},
+    "prune": {"importance": {"sparsity": 0.4}, "magnitude": {"sparsity": 0.4}, "random": {"like": "magnitude"}},
+    "attention": {"examples": 12, "maps": 1},
+    "sample": 60,
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("combinations")
+    (folder / "masks").mkdir()
+    np.save(folder / "masks" / "one.npy", HEADS)
+    save_file({"heads": HEADS[::-1].copy(), "mlps": np.array([1, 1])}, folder / "masks" / "two.safetensors")
+    return small.write_study(folder, **TUNED)
+
+
+@pytest.fixture(scope="module")
+def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return small.run(study, tmp_path_factory.mktemp("whole") / "store")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Two tasks with challenge sets in one report."""
+    folder = tmp_path_factory.mktemp("tasks")
+    path = small.write_study(folder, **TASKS)
+    one = small.spec_of(path).model_dump(mode="json", exclude_defaults=True)["task"]
+    other = {**one, "train": {**one["train"][0], "limit": 150}}
+    path = small.write_study(folder, **TASKS, task=None, tasks={"one": one, "other": other})
+    return small.run(path, folder / "store")
+
+
+def results_of(outcome: Outcome) -> Results:
+    return Results(outcome.plan, Store(outcome.report.parents[2]), outcome.holes)
+
+
+def rows(outcome: Outcome, **facts: Any) -> list[Subnetwork]:
+    return [r for r in outcome.plan.rows if all(getattr(r, key) == value for key, value in facts.items())]
+
+
+def test_all_is_there_and_a_reader_chooses_the_model(whole: Outcome) -> None:
+    assert whole.complete, small.holes(whole)
+    page = (whole.report / "report.html").read_text(encoding="utf-8")
+    for label in ("seed 0, l0", "seed 2, given"):
+        assert f"<option>{label}</option>" in page
+    assert 'id="spread-seed-1-l0"' in page
+    assert "Of the variance of accuracy on a case, fine-tuning holds" in page
+
+
+def test_spread_between_fine_tunings_beside_spread_between_searches(whole: Outcome) -> None:
+    scores = whole.tables["scores"]
+    mine = scores.query("way == 'l0' and question == 'prune' and target == 0.6 and dataset == 'cases' and case == 'all'")
+    values = mine.pivot(index="tuning", columns="seed", values="value").to_numpy()  # (fine-tuning, search)
+    within = values.var(1, ddof=1).mean()
+    between = max(0.0, values.mean(1).var(ddof=1) - within / values.shape[1])
+    row = whole.tables["tunings"].query("way == 'l0' and target == 0.6 and dataset == 'cases' and case == 'all'").iloc[0]
+    assert (row["tunings"], row["subnetworks"]) == (3, 6)
+    assert row["within"] == pytest.approx(within**0.5)
+    assert row["between"] == pytest.approx(between**0.5, abs=1e-12)
+    full = scores.query("way == 'full' and checkpoint == 20 and dataset == 'cases' and case == 'all'")["value"]
+    assert row["full_std"] == pytest.approx(full.std(ddof=1))
+
+
+def test_variance_components_find_what_was_put_in() -> None:
+    rng = np.random.default_rng(0)
+    groups = [rng.normal(mean, 0.5, size) for mean, size in zip(rng.normal(0, 2, 400), rng.integers(2, 9, 400), strict=True)]
+    found = variance_components(groups)
+    assert found["between"] == pytest.approx(2, rel=0.1)
+    assert found["within"] == pytest.approx(0.5, rel=0.1)
+    assert found["share"] == pytest.approx(4 / 4.25, rel=0.05)
+    assert np.isnan(variance_components([np.array([1.0]), np.array([2.0])])["share"])
+
+
+def test_the_core_within_and_across_fine_tunings(whole: Outcome) -> None:
+    results = results_of(whole)
+    masks = {t: [results.mask(r) for r in rows(whole, way="l0", question="prune", tuning=t)] for t in (0, 1, 2)}
+    table = whole.tables["core_tunings"].query("way == 'l0'").set_index(["tuning", "definition"])["heads"]
+    for tuning, mine in masks.items():
+        assert table[tuning, "all"] == reduce(and_, mine).heads.sum()
+    every = reduce(and_, [mask for mine in masks.values() for mask in mine])
+    assert table[-1, "all of all fine-tunings"] == table[-1, "in the core of every fine-tuning"] == every.heads.sum()
+
+
+def test_every_fine_tuning_has_its_checkpoints(whole: Outcome) -> None:
+    steps = whole.tables["dynamics"].groupby("tuning")["checkpoint"].unique().map(list).to_dict()
+    assert steps == {seed: [0, 10, 20] for seed in (0, 1, 2)}
+
+
+def test_tickets_of_l0_masks(whole: Outcome) -> None:
+    sizes = whole.tables["sizes"].query("way == 'l0' and question in ('prune', 'tickets')")
+    assert set(sizes["ticket"]) == {"good", "random", "bad"}
+    assert (sizes.groupby(["tuning", "target", "seed"])[["heads", "mlps"]].nunique() == 1).all(axis=None)
+    table = whole.tables["tickets"].query("way == 'l0' and target == 0.6")
+    assert {(t, s) for t, s in zip(table["ticket"], table["state"], strict=True)} == {
+        (ticket, state) for ticket in ("good", "random", "bad") for state in ("pruned", "retrained")
+    }
+    assert set(table["seeds"]) == {6}
+    page = (whole.report / "report.html").read_text(encoding="utf-8")
+    assert "L0 to 60 %" in page
+
+
+def test_effective_size_by_importance(whole: Outcome) -> None:
+    scores = whole.tables["scores"].query("tuning == 1 and checkpoint == 10 and domain == 'in-domain'")
+    full = scores.query("way == 'full'")["value"].iloc[0]
+    grid = scores.query("question == 'effective_size'").set_index("target")["value"]
+    assert sorted(grid.index) == [0.3, 0.6]
+    size = 1 - max([target for target, value in grid.items() if full - value <= 0.03 + 1e-9], default=0.0)
+    table = whole.tables["effective_size"]
+    row = table[(table["tuning"] == 1) & (table["checkpoint"] == 10) & (table["set"] == "in domain") & table["chosen"]].iloc[0]
+    assert (row["way"], row["effective_size"]) == ("importance", pytest.approx(size))
+
+
+def test_kappa_and_pairs_over_l0_seeds(whole: Outcome) -> None:
+    results = results_of(whole)
+    mine = rows(whole, way="l0", question="prune", tuning=2, target=0.6)
+    kept = np.stack([results.mask(r).heads.ravel() for r in mine])
+    facts = "way == 'l0' and target == 0.6 and kind == 'head' and over == 'searches' and tuning == 2"
+    row = whole.tables["stability"].query(facts).iloc[0]
+    assert row["fleiss"] == pytest.approx(fleiss_kappa(aggregate_raters(kept.T.astype(int), n_cat=2)[0]))
+    pair = whole.tables["stability_pairs"].query(facts).iloc[0]
+    assert pair["jaccard"] == pytest.approx((kept[0] & kept[1]).sum() / (kept[0] | kept[1]).sum())
+    assert len(whole.tables["stability"].query("way == 'l0' and over == 'fine-tunings'")) == 2 * 2  # two sizes, two kinds
+
+
+def test_given_masks_are_judged_compared_and_ablated_like_others(whole: Outcome, study: Path) -> None:
+    read = cw.read_masks(study.parent / "masks")
+    assert set(read) == {"one", "two"}
+    (row,) = rows(whole, name="given-one", tuning=1)
+    results = results_of(whole)
+    assert results.mask(row) == Mask(HEADS, np.ones(2))
+    model = results.plan.models["task", 1]
+    assert row.target == pytest.approx(1 - (HEADS.sum() + 2) / 10)
+    entry = results.entry(next(iter(row.predictions.values())))
+    assert entry.meta["params"]["ablate"] == "mean"
+    assert model.last == 20
+    spread = whole.tables["spread"].query("way == 'given' and tuning == 1 and dataset == 'cases' and case == 'all'").iloc[0]
+    values = whole.tables["scores"].query("way == 'given' and tuning == 1 and dataset == 'cases' and case == 'all'")["value"]
+    assert (spread["min"], spread["max"]) == (values.min(), values.max())
+
+
+def test_given_masks_of_another_model_are_refused(study: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "wrong.npy", np.ones((3, 4)))
+    with pytest.raises(InputError, match="is a mask of 3 x 4 heads, the model has 2 x 4"):
+        make_plan(small.spec_of(study, f"prune.given.path={tmp_path / 'wrong.npy'}"), study.parent)
+
+
+def test_random_masks_beside_any_way(whole: Outcome, tasks: Outcome) -> None:
+    sizes = whole.tables["sizes"]
+    drawn = sizes.query("way == 'random' and target == 0.6")
+    like = sizes.query("way == 'l0' and question == 'prune' and target == 0.6").set_index(["tuning", "seed"])
+    assert len(drawn) == 3 * 2 * 2  # fine-tunings, seeds, draws
+    for _, row in drawn.iterrows():
+        assert row["heads"] == like.loc[(row["tuning"], row["seed"]), "heads"]
+    weights = tasks.tables["sizes"].query("prune == 'weights'").groupby(["task", "tuning"])["weights"]
+    assert (weights.nunique() == 1).all()
+    assert set(tasks.tables["ways"]["way"]) == {"importance", "magnitude", "random", "full"}
+    assert set(whole.tables["ways"].query("target == 0.4")["way"]) == {"l0", "importance", "random", "full", "given"} - {
+        "given"
+    }
+
+
+def test_ways_beside_each_other_come_by_themselves(whole: Outcome) -> None:
+    table = whole.tables["ways"].query("target == 0.4 and dataset == 'cases' and case == 'all'").set_index("way")
+    scores = whole.tables["scores"].query("question == 'prune' and target == 0.4 and dataset == 'cases' and case == 'all'")
+    for way in ("l0", "importance"):
+        assert table.loc[way, "value"] == pytest.approx(scores[scores["way"] == way].groupby("tuning")["value"].mean().mean())
+
+
+def test_two_tasks_with_challenge_sets_and_the_attention_of_super_survivors(tasks: Outcome) -> None:
+    assert tasks.complete, small.holes(tasks)
+    scores = tasks.tables["scores"]
+    assert {(t, d) for t, d in zip(scores["task"], scores["dataset"], strict=True)} == {
+        (task, dataset) for task in ("one", "other") for dataset in ("validation", "cases")
+    }
+    results = results_of(tasks)
+    alive = reduce(and_, [results.mask(r) for r in rows(tasks, task="other", way="importance")])
+    marked = tasks.tables["attention"].query("task == 'other' and tuning == 5 and core")["unit"].unique()
+    assert sorted(marked) == sorted(name for name in alive.names if ".H" in name)
+    assert "overlaps" in tasks.tables
+
+
+def test_any_two_studies_can_be_compared(whole: Outcome, tasks: Outcome, study: Path) -> None:
+    store = Store(whole.report.parents[2])
+    found = compare(whole.plan.spec, whole.plan.spec, (study.parent, study.parent), store)
+    assert (found.scores["difference"] == 0).all()
+    same = found.masks.query("way == 'given'").iloc[0]
+    assert same["jaccard"] < 1  # every mask of the one with every mask of the other
+    assert same["core_one"] == same["core_other"] == same["core_shared"]
+    full = whole.tables["scores"].query("way == 'full' and checkpoint == 20 and dataset == 'cases' and case == 'all'")["value"]
+    assert found.scores.query("dataset == 'cases' and case == 'all'")["one"].iloc[0] == pytest.approx(full.mean())
+    assert isinstance(found.masks, pd.DataFrame)
