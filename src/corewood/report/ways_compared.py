@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -13,12 +14,17 @@ from corewood.report.items import chart, table
 from corewood.report.style import INK, LINES, Tables, order_of_cases, percent, share_axis, shown, where
 from corewood.report.words import joined, quoted, signed
 
-METHODS = {
-    "l0": "L0", "importance": "importance", "magnitude": "magnitude", "given": "given", "random": "random",
-    "full": "full model",
-}  # fmt: skip
+ORDER = ("l0", "importance", "magnitude", "given", "random", "full")  # of what is shown; ways that are not here come first
 WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], "#9aa59e", INK]
 FEW = 3  # comparisons that are told one by one
+
+
+def called(way: object) -> str:
+    return {"l0": "L0", "full": "full model"}.get(str(way), str(way))
+
+
+def in_order(ways: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(ways), key=lambda way: ORDER.index(way) if way in ORDER else -1)
 
 
 def way_rows(tables: Tables) -> pd.DataFrame | None:
@@ -31,7 +37,7 @@ def way_rows(tables: Tables) -> pd.DataFrame | None:
         return None
     table = pd.concat([part.assign(where=where(part)) for part in parts])
     table["real"] = (table["difference_low"] > 0) | (table["difference_high"] < 0)
-    return table.assign(how=table["way"].map(METHODS))
+    return table.assign(how=table["way"].map(called))
 
 
 def methods_chart(tables: Tables) -> Any:
@@ -54,7 +60,7 @@ def methods_chart(tables: Tables) -> Any:
 def beside(rows: pd.DataFrame, title: str) -> Any:
     """One task at one size: accuracy on the left, the difference from L0 on the right."""
     order = order_of_cases(rows)
-    how = [name for name in METHODS.values() if name in set(rows["how"])]
+    how = [called(way) for way in in_order(rows["way"])]
     columns = ["where", "how", "value", "low", "high", "difference", "difference_low", "difference_high", "real", "n", "models"]
     base = alt.Chart(rows[columns].dropna(subset="value").round(4)).encode(
         yOffset=alt.YOffset("how:N", scale=alt.Scale(domain=how)),
@@ -110,11 +116,10 @@ def ways_table(tables: Tables) -> str | None:
                 "models": models,
             }
             by = part.set_index("way")
-            for method, name in METHODS.items():
-                if method in by.index:
-                    row = by.loc[method]
-                    star = "*" if row["real"] else ""
-                    line[name] = f"{100 * row['value']:.1f}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+            for way in in_order(part["way"]):
+                row = by.loc[way]
+                star = "*" if row["real"] else ""
+                line[called(way)] = f"{100 * row['value']:.1f}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
             lines.append(line)
     return html_table(pd.DataFrame(lines), {"examples": whole, "models": whole})
 
@@ -136,16 +141,16 @@ def headline(tables: Tables, model: str) -> str | None:
         best = here.iloc[int(here["value"].to_numpy().argmax())]
         worse = apart[apart["difference_high"] < 0].sort_values("value")
         if best["way"] != base and not best["difference_low"] > 0:  # better or not cannot be told; what is worse can
-            names = joined(METHODS[str(m)] for m in worse["way"])
+            names = joined(called(m) for m in worse["way"])
             return (
                 f"Pruned to the same size, subnetworks of {model} by {names} lose more of the {what} than those by "
-                f"{METHODS[base]} ({100 * float(str(target)):g} % removed)."
+                f"{called(base)} ({100 * float(str(target)):g} % removed)."
             )
         other = (worse if best["way"] == base else here[here["way"] == base]).iloc[0]
         return (
-            f"Pruned to the same size, subnetworks of {model} by {METHODS[str(best['way'])]} keep the {what} "
+            f"Pruned to the same size, subnetworks of {model} by {called(best['way'])} keep the {what} "
             f"best: {100 * best['value']:.0f} % right with {100 * best['target']:g} % removed, against "
-            f"{100 * other['value']:.0f} % by {METHODS[str(other['way'])]}."
+            f"{100 * other['value']:.0f} % by {called(other['way'])}."
         )
     return f"Ways of pruning {model} to the same size cannot be told apart on the {what}."
 
@@ -183,14 +188,14 @@ def one_comparison(rows: pd.DataFrame, key: tuple[str, float, str], what: str, s
     others = here.drop(index=[m for m in (base, "full") if m in here.index])
     low, high = others["difference_low"], others["difference_high"]
     worse, better = ([told(m, r) for m, r in others[real].iterrows()] for real in (high < 0, low > 0))
-    same = [METHODS[str(m)] for m in others.index[(low <= 0) & (high >= 0)]]
+    same = [called(m) for m in others.index[(low <= 0) & (high >= 0)]]
     place = (what if dataset == "validation" else f"{what} of {quoted(dataset)}") + (f" ({quoted(task)})" if several else "")
     right = here["value"] * 100
-    begin = f"With {100 * target:g} % removed, on the {place} {METHODS[base]} gets {right[base]:.1f} % right"
+    begin = f"With {100 * target:g} % removed, on the {place} {called(base)} gets {right[base]:.1f} % right"
     begin += f" (full model {right['full']:.1f} %)" if "full" in right.index else ""
     if not worse and not better:
-        return f"{begin}, and the methods cannot be told apart: every interval of a difference from {METHODS[base]} holds zero."
-    parts = [f"better than {METHODS[base]}: {joined(better)}"] if better else []
+        return f"{begin}, and the methods cannot be told apart: every interval of a difference from {called(base)} holds zero."
+    parts = [f"better than {called(base)}: {joined(better)}"] if better else []
     parts += [f"worse: {joined(worse)}"] if worse else []
     parts += [f"not to be told apart from it: {joined(same)}"] if same else []
     return f"{begin}; in points, {'; '.join(parts)}."
@@ -198,7 +203,7 @@ def one_comparison(rows: pd.DataFrame, key: tuple[str, float, str], what: str, s
 
 def told(method: object, row: pd.Series) -> str:
     low, high = signed(100 * row["difference_low"]), signed(100 * row["difference_high"])
-    return f"{METHODS[str(method)]} {signed(100 * row['difference'])} [{low}, {high}]"
+    return f"{called(method)} {signed(100 * row['difference'])} [{low}, {high}]"
 
 
 def counted(others: pd.DataFrame, total: int, what: str) -> str:
@@ -206,10 +211,10 @@ def counted(others: pd.DataFrame, total: int, what: str) -> str:
     parts = []
     for method, part in others.groupby("way", sort=False):
         worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
-        parts.append(f"{METHODS[str(method)]} is worse on {worse} and better on {better}")
+        parts.append(f"{called(method)} is worse on {worse} and better on {better}")
     if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
         return f"On {sets}, the methods cannot be told apart: every interval holds zero."
-    return f"On {sets}, beside {METHODS[base_of(others)]} (intervals that leave out zero): {joined(parts)}."
+    return f"On {sets}, beside {called(base_of(others))} (intervals that leave out zero): {joined(parts)}."
 
 
 def points(tables: Tables, single: bool) -> list[str]:
