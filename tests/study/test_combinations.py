@@ -188,6 +188,13 @@ def test_given_masks_of_another_model_are_refused(study: Path, tmp_path: Path) -
         make_plan(small.spec_of(study, f"prune.given.path={tmp_path / 'wrong.npy'}"), study.parent)
 
 
+@pytest.mark.parametrize("taken", ["search", "report"])
+def test_names_of_sets_that_are_taken_are_refused(study: Path, taken: str) -> None:
+    cases = "{path: cases.parquet, text: [first, second], label: label, case: case}"
+    with pytest.raises(InputError, match=rf"task.challenge: a set cannot be called '{taken}'"):
+        make_plan(small.spec_of(study, f"task.challenge.{taken}={cases}"), study.parent)
+
+
 def test_random_masks_beside_any_way(whole: Outcome, tasks: Outcome) -> None:
     sizes = whole.tables["sizes"]
     drawn = sizes.query("way == 'random' and target == 0.6")

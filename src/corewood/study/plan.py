@@ -15,6 +15,7 @@ from corewood.errors import InputError, nearest
 from corewood.model.load import class_names
 from corewood.spec import FineTune, GlueTask, StudySpec, kept_units
 from corewood.study import ways
+from corewood.study.entries import stored_name
 from corewood.study.job import Job
 from corewood.study.models import (
     DATA,
@@ -147,8 +148,9 @@ def plan_task(spec: StudySpec, name: str, base: Path, found: Checkpoint, jobs: d
 
 def splits_of(spec: StudySpec, task: Task, key: str) -> dict[str, Split]:
     """Where ways look at labels, they get one half of the validation set and all is judged on the other."""
-    if SEARCH in task.challenge:
-        raise InputError(f"{key}.challenge: a set cannot be called {SEARCH!r}; choose another name")
+    for taken in (SEARCH, stored_name(VALIDATION)):  # the latter is what entries of retraining call the validation set
+        if taken in task.challenge:
+            raise InputError(f"{key}.challenge: a set cannot be called {taken!r}; choose another name")
     judged = {VALIDATION: task.validation}
     if spec.halved:
         if len(task.validation) < 4:
