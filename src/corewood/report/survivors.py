@@ -204,8 +204,9 @@ def stability_point(tables: Tables) -> list[str]:
     if rows.empty:
         return []
     seeds = between(rows["masks"], 0)
+    whose = spoken(sized(str(rows["way"].iloc[0]), float(rows["target"].iloc[0])))
     text = (
-        f"Seeds keep {agreement(float(rows['fleiss'].mean()))} heads: Fleiss' kappa over {seeds} seeds is "
+        f"By {whose}, seeds keep {agreement(float(rows['fleiss'].mean()))} heads: Fleiss' kappa over {seeds} seeds is "
         f"{between(rows['fleiss'])}, where random masks of the same sizes give {between(rows['fleiss_expected'])}"
     )
     if len(rows) == 1:
