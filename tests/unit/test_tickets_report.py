@@ -23,12 +23,16 @@ from corewood.model.mask import Mask, Masks
 from corewood.report import overlaps as overlaps_report
 from corewood.report import patterns, searches, tickets, ways_compared
 from corewood.report import survivors as survivors_report
+from corewood.report.items import SECTIONS as PER_MODEL
+from corewood.report.items import Item, items_of
 from corewood.report.page import VEGA_LITE, draw, finding, page
 from corewood.report.tickets import bad_table, in_good_table, longer_table, scores_table, table_rows, tickets_chart
 
 QUESTIONS = (tickets, ways_compared, survivors_report, overlaps_report, patterns, searches)
-SECTIONS = {name: [item for item in items if not item.per_model] for part in QUESTIONS for name, items in part.SECTIONS.items()}
-SECTIONS.pop("Searches")
+SECTIONS: dict[str, list[Item]] = {}
+for _item in [item for part in QUESTIONS for item in items_of(part)]:
+    if not PER_MODEL[_item.section]:
+        SECTIONS.setdefault(_item.section, []).append(_item)
 TYPES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 METRIC = {"cola": "matthews", "sts-b": "pearson"}
 LEVELS = {"good": (0.9, 0.96), "random": (0.75, 0.92), "bad": (0.65, 0.88)}  # of the full model: pruned, retrained
@@ -266,7 +270,7 @@ def words(tables: Tables) -> str:
 
 def items(tables: Tables) -> dict[str, Any]:
     """Name -> chart or HTML, of all items that have something to show."""
-    made = {item.name: item.make(tables) for part in SECTIONS.values() for item in part}
+    made = {item.name: item(tables) for part in SECTIONS.values() for item in part}
     return {name: content for name, content in made.items() if content is not None}
 
 
@@ -294,7 +298,7 @@ def test_every_item_is_drawn_and_becomes_a_picture() -> None:
 @pytest.mark.parametrize("section", list(NEEDS))
 def test_a_section_without_its_tables_is_left_out(tables: dict[str, pd.DataFrame], section: str) -> None:
     some = {name: table for name, table in tables.items() if name not in NEEDS[section]}
-    assert all(item.make(some) is None for item in SECTIONS[section])
+    assert all(item(some) is None for item in SECTIONS[section])
     assert words(some)
 
 

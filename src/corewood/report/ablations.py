@@ -8,12 +8,12 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.ablation import OUTSIDE
-from corewood.report.html import COLUMNS, html_table, in_points, share
-from corewood.report.items import chart, table
-from corewood.report.style import INK, MARK, Tables, in_rows
+from corewood.report.html import html_table, in_points, share
+from corewood.report.items import chart, says, table
+from corewood.report.style import INK, MARK, Tables, in_rows, ordered, tips, unit_places
 from corewood.report.words import largest, signed
 
-POINTS = "+.1f"
+COLUMNS = 8  # cases that fit beside each other
 
 
 def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
@@ -28,10 +28,10 @@ def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+@chart("Ablations", "ablation", "Every unit alone", of="ablation")
 def ablation_chart(tables: Tables) -> Any:
-    """Every head and MLP alone: how many points its removal costs or gains."""
-    if "ablation" not in tables:
-        return None
+    """The change in accuracy, in points, when one unit is removed from the full model; circles mark the core. Each panel
+    has the scale of its heads; an MLP that costs more has the darkest red."""
     rows = whole_sets(tables["ablation"])
     rows = rows[rows["kind"].isin(["head", "mlp"])].copy()
     if rows.empty or rows["units"].nunique() < 6:
@@ -46,16 +46,8 @@ def ablation_chart(tables: Tables) -> Any:
         limit = max(0.5, float(heads.max()) if len(heads) else 0.0)  # an MLP may cost far more: it is drawn as the limit
         scale = alt.Scale(scheme="redblue", domain=[-limit, limit], clamp=True)
         base = alt.Chart(part[["layer", "unit", "units", "change", "low", "high", "core", "n"]]).encode(
-            x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("layer:O", title="layer", sort="descending"),
-            tooltip=[
-                "units:N",
-                alt.Tooltip("change:Q", title="change, points", format=POINTS),
-                alt.Tooltip("low:Q", format=POINTS),
-                alt.Tooltip("high:Q", format=POINTS),
-                alt.Tooltip("core:N", title="in the core"),
-                "n:Q",
-            ],
+            **unit_places(columns),
+            tooltip=tips("units:N | change, points = change:Q +.1f | low:Q +.1f | high:Q +.1f | in the core = core:N | n:Q"),
         )
         cells = base.mark_rect(stroke="white").encode(
             color=alt.Color("change:Q", title="points", scale=scale, legend=alt.Legend(orient="right", gradientLength=120))
@@ -65,60 +57,10 @@ def ablation_chart(tables: Tables) -> Any:
     return in_rows(panels).resolve_scale(color="independent")
 
 
-def interactions_chart(tables: Tables) -> Any:
-    """Sets: how far their joint change goes beyond the sum of the single ones; the largest thirty."""
-    if "ablation" not in tables:
-        return None
-    rows = whole_sets(tables["ablation"])
-    rows = rows[(rows["kind"] == "set") & rows["interaction"].notna()]
-    if rows.empty:
-        return None
-    largest = rows.loc[rows["core"], "size"].max()
-    whole_core = rows["core"] & (rows["size"] == largest) & (rows["size"] > 4)
-    rows = rows.assign(name=rows["units"].mask(whole_core, "all " + rows["size"].astype(str) + " heads of the core"))
-    last = rows[rows["where"] == list(dict.fromkeys(rows["where"]))[-1]]
-    chosen = list(last.reindex(last["interaction"].abs().sort_values(ascending=False, kind="stable").index)["name"][:30])
-    panels = []
-    for name, part in rows[rows["name"].isin(chosen)].groupby("where", sort=False):
-        shown = part[["name", "interaction", "interaction_low", "interaction_high", "change", "n"]]
-        base = alt.Chart(shown).encode(
-            y=alt.Y("name:N", scale=alt.Scale(domain=chosen), title=None),
-            tooltip=[
-                alt.Tooltip("name:N", title="units"),
-                alt.Tooltip("change:Q", title="joint change, points", format=POINTS),
-                alt.Tooltip("interaction:Q", title="beyond the sum", format=POINTS),
-                alt.Tooltip("interaction_low:Q", title="low", format=POINTS),
-                alt.Tooltip("interaction_high:Q", title="high", format=POINTS),
-                "n:Q",
-            ],
-        )
-        title = "joint change minus the sum of single changes, points"
-        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("interaction_low:Q", title=title), x2="interaction_high:Q")
-        dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
-        zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
-        panels.append((zero + bars + dots).properties(width=330, height=alt.Step(16), title=str(name)))
-    return in_rows(panels)
-
-
-def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most."""
-    inside = [(str(d), "all", "in domain") for d in ablation.loc[ablation["domain"] == "in-domain", "dataset"].unique()]
-    cases = ablation[(ablation["domain"] == "challenge") & (ablation["case"] != "focus")]
-    cased = set(cases.loc[cases["case"] != "all", "dataset"])
-    cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cased)]
-    if cases["focus"].any():
-        cases = cases[cases["focus"]]
-    largest = cases.groupby(["dataset", "case"], sort=False)["change"].agg(lambda c: c.abs().max())
-    keys = list(largest.sort_values(ascending=False, kind="stable").index[:COLUMNS])
-    ordered = [key for key in largest.index if key in keys]
-    several = cases["dataset"].nunique() > 1
-    return inside + [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
-
-
+@table("Ablations", "ablation-table", "Core heads removed one by one", of="ablation")  # tables 3, 4, 6, 8
 def ablation_table(tables: Tables) -> str | None:
-    """Tables 3, 4, 6, 8: the full model, the average outside the core, every core head, the sets."""
-    if "ablation" not in tables:
-        return None
+    """Accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves out
+    zero."""
     ablation = tables["ablation"]
     columns = ablation_columns(ablation)
     shown = ablation[ablation["core"] | ~ablation["kind"].isin(["head", "mlp"])]
@@ -139,13 +81,58 @@ def ablation_table(tables: Tables) -> str | None:
                 text = f"{100 * found.value:.1f} ({in_points(found.change)}{'*' if sure else ''})"
                 rows.setdefault(units, {})[heading] = text
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("removed").reset_index()
-    return html_table(table.fillna("\u2013"), {})
+    return html_table(table.fillna("\u2013"))
 
 
+def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most."""
+    inside = [(str(d), "all", "in domain") for d in ablation.loc[ablation["domain"] == "in-domain", "dataset"].unique()]
+    cases = ablation[(ablation["domain"] == "challenge") & (ablation["case"] != "focus")]
+    cased = set(cases.loc[cases["case"] != "all", "dataset"])
+    cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cased)]
+    if cases["focus"].any():
+        cases = cases[cases["focus"]]
+    largest = cases.groupby(["dataset", "case"], sort=False)["change"].agg(lambda c: c.abs().max())
+    keys = list(largest.sort_values(ascending=False, kind="stable").index[:COLUMNS])
+    ordered = [key for key in largest.index if key in keys]
+    several = cases["dataset"].nunique() > 1
+    return inside + [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
+
+
+@chart("Ablations", "interactions", "Together and apart", of="ablation")
+def interactions_chart(tables: Tables) -> Any:
+    """Units removed together: their joint change minus the sum of their single ones, with its 95 % interval. Below zero
+    they matter more together than apart."""
+    rows = whole_sets(tables["ablation"])
+    rows = rows[(rows["kind"] == "set") & rows["interaction"].notna()]
+    if rows.empty:
+        return None
+    largest = rows.loc[rows["core"], "size"].max()
+    whole_core = rows["core"] & (rows["size"] == largest) & (rows["size"] > 4)
+    rows = rows.assign(name=rows["units"].mask(whole_core, "all " + rows["size"].astype(str) + " heads of the core"))
+    last = rows[rows["where"] == list(dict.fromkeys(rows["where"]))[-1]]
+    chosen = list(last.reindex(last["interaction"].abs().sort_values(ascending=False, kind="stable").index)["name"][:30])
+    panels = []
+    for name, part in rows[rows["name"].isin(chosen)].groupby("where", sort=False):
+        shown = part[["name", "interaction", "interaction_low", "interaction_high", "change", "n"]]
+        base = alt.Chart(shown).encode(
+            y=ordered(alt.Y, "name", chosen),
+            tooltip=tips(
+                "units = name:N | joint change, points = change:Q +.1f | beyond the sum = interaction:Q +.1f | "
+                "low = interaction_low:Q +.1f | high = interaction_high:Q +.1f | n:Q"
+            ),
+        )
+        title = "joint change minus the sum of single changes, points"
+        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("interaction_low:Q", title=title), x2="interaction_high:Q")
+        dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
+        zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
+        panels.append((zero + bars + dots).properties(width=330, height=alt.Step(16), title=str(name)))
+    return in_rows(panels)
+
+
+@says(of="ablation", single=True)
 def ablation_point(tables: Tables) -> list[str]:
     """The core head whose removal changes most, beside the average of the heads outside the core."""
-    if "ablation" not in tables:
-        return []
     rows = whole_sets(tables["ablation"])
     core, outside = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["units"] == OUTSIDE]
     parts = []
@@ -157,37 +144,3 @@ def ablation_point(tables: Tables) -> list[str]:
             parts.append(f"{change}, against {signed(average['change'])} for the average head outside the core")
     text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}."
     return [text] if parts else []
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return ablation_point(tables) if single else []
-
-
-SECTIONS = {
-    "Ablations": (
-        chart(
-            "ablation",
-            "Every unit alone",
-            "The change in accuracy, in points, when one unit is removed from the full model; circles mark the core. Each "
-            "panel has the scale of its heads; an MLP that costs more has the darkest red.",
-            ablation_chart,
-            per_model=True,
-        ),
-        table(
-            "ablation-table",
-            "Core heads removed one by one",
-            "Accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves "
-            "out zero.",
-            ablation_table,
-            per_model=True,
-        ),
-        chart(
-            "interactions",
-            "Together and apart",
-            "Units removed together: their joint change minus the sum of their single ones, with its 95 % interval. Below "
-            "zero they matter more together than apart.",
-            interactions_chart,
-            per_model=True,
-        ),
-    ),
-}

@@ -12,41 +12,86 @@ import pandas as pd
 from corewood.analyse.behaviour import mostly
 from corewood.evaluate.attention import KINDS as PLACES
 from corewood.evaluate.attention import AttentionMap
-from corewood.report.html import Formats, html_table, share, significant, whole
-from corewood.report.items import chart, table
-from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, share_axis, styled
+from corewood.report.html import html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, ordered, share_axis, styled, tips
 
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
 
 
+@table("Attention", "head-table", "What core heads mostly attend to", of="attention")
+def head_table(tables: Tables) -> str | None:
+    """The kind of place that gets most beyond what an even spread would give it; a head is called spread out when that is
+    less than a fifth of its attention."""
+    scores = tables["attention"]
+    table = mostly(scores[scores["core"]] if scores["core"].any() else scores)
+    table = table[["unit", "does", "kind", "mean", "low", "high", "uniform"]]
+    names = {"unit": "head", "does": "mostly attends to", "kind": "most beyond chance", "mean": "share of its attention"}
+    return html_table(table, names)
+
+
+@chart("Attention", "attention", "Where attention goes", of="attention")
 def attention_chart(tables: Tables) -> Any:
-    """Every head on every kind of place; the core in red, chance as a tick."""
-    if "attention" not in tables:
-        return None
+    """Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to all it sees."""
     table = tables["attention"]
     kinds = list(dict.fromkeys(table["kind"]))
-    y = alt.Y("kind:N", scale=alt.Scale(domain=kinds), title=None)
+    y = ordered(alt.Y, "kind", kinds)
     base = alt.Chart(table[["unit", "kind", "mean", "uniform", "core"]])
-    tips = [
-        "unit:N",
-        alt.Tooltip("kind:N", title="attends to"),
-        alt.Tooltip("mean:Q", title="share of its attention", format=".3f"),
-        alt.Tooltip("uniform:Q", title="by chance", format=".3f"),
-        alt.Tooltip("core:N", title="in the core"),
-    ]
+    shown = tips(
+        "unit:N | attends to = kind:N | share of its attention = mean:Q .3f | by chance = uniform:Q .3f | in the core = core:N"
+    )
     x = share_axis(alt.X, "mean", "share of the attention")
     rest = base.transform_filter(~alt.datum.core).mark_circle(size=42, opacity=0.55, color=GREENS[3])
     core = base.transform_filter(alt.datum.core).mark_circle(size=60, opacity=0.85, color=MARK)
     chance = base.mark_tick(color=INK, thickness=2, size=22).encode(x="mean(uniform):Q", y=y)
-    return (chance + rest.encode(x=x, y=y, tooltip=tips) + core.encode(x=x, y=y, tooltip=tips)).properties(
-        width=560, height=alt.Step(28)
+    heads = [dots.encode(x=x, y=y, tooltip=shown) for dots in (rest, core)]
+    return alt.layer(chance, *heads).properties(width=560, height=alt.Step(28))
+
+
+def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: bool = False) -> Any:
+    """The map of any head on any example; for a pair, `between` shows the part that crosses, both ways added."""
+    frame = shown.between(layer, head) if between else shown.head(layer, head)
+    values = frame.to_numpy()
+    query, key = np.indices(values.shape)
+    table = pd.DataFrame({"query": query.ravel(), "key": key.ravel(), "value": values.ravel()})
+    rows, columns = dict(enumerate(map(str, frame.index))), dict(enumerate(map(str, frame.columns)))
+    return styled(heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}"))
+
+
+def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int, str], cell: int) -> Any:
+    """query, key, value -> a chart with words on both axes. A word may stand twice, and an axis has each name once: marks
+    without width tell them apart."""
+    looks, seen = ({at: word + "\u200b" * at for at, word in words.items()} for words in (rows, columns))
+    table = table.assign(looks=table["query"].map(looks), at=table["key"].map(seen), value=table["value"].round(3))
+    return (
+        alt.Chart(table[["looks", "at", "value"]])
+        .mark_rect()
+        .encode(
+            x=ordered(alt.X, "at", seen.values(), axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=70)),
+            y=ordered(alt.Y, "looks", looks.values(), axis=alt.Axis(labelFontSize=9, labelLimit=70)),
+            color=alt.Color(
+                "value:Q",
+                title="attention",
+                scale=alt.Scale(domain=[0, 1], range=GREENS),
+                legend=alt.Legend(format=PERCENT, orient="right"),
+            ),
+            tooltip=tips("from = looks:N | to = at:N | attention = value:Q .2f"),
+        )
+        .properties(width=alt.Step(cell), height=alt.Step(cell))
     )
 
 
+@table("Attention", "attention-core", "The core against the rest", of="attention_core")
+def core_against_rest_table(tables: Tables) -> str | None:
+    """Cliff's delta runs from -1 (every core head lower) to +1 (every core head higher); p by Mann and Whitney's test."""
+    names = {"kind": "attends to", "core_heads": "core heads", "rest_heads": "others", "delta": "Cliff's delta"}
+    return html_table(tables["attention_core"], names)
+
+
+@chart("Attention", "maps", "Maps of core heads", of="attention_maps")  # figures 7, 8, 9
 def maps_chart(tables: Tables) -> Any:
-    """Figures 7, 8, 9: maps of core heads; rows look, columns are looked at."""
-    if "attention_maps" not in tables:
-        return None
+    """Rows look, columns are looked at; pieces of words are merged. Where a pair shares words, look at the blocks off the
+    diagonal."""
     table = tables["attention_maps"]
     units = list(dict.fromkeys(table["unit"]))
     if "attention" in tables:  # those that say most first
@@ -69,80 +114,9 @@ def maps_chart(tables: Tables) -> Any:
     return alt.vconcat(*rows) if rows else None
 
 
-def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: bool = False) -> Any:
-    """The map of any head on any example; for a pair, `between` shows the part that crosses, both ways added."""
-    frame = shown.between(layer, head) if between else shown.head(layer, head)
-    values = frame.to_numpy()
-    query, key = np.indices(values.shape)
-    table = pd.DataFrame({"query": query.ravel(), "key": key.ravel(), "value": values.ravel()})
-    rows, columns = dict(enumerate(map(str, frame.index))), dict(enumerate(map(str, frame.columns)))
-    return styled(heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}"))
-
-
-def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int, str], cell: int) -> Any:
-    """query, key, value -> a chart with words on both axes. A word may stand twice, and an axis has each name once: marks
-    without width tell them apart."""
-    looks = {at: word + "\u200b" * at for at, word in rows.items()}
-    seen = {at: word + "\u200b" * at for at, word in columns.items()}
-    table = table.assign(looks=table["query"].map(looks), at=table["key"].map(seen), value=table["value"].round(3))
-    return (
-        alt.Chart(table[["looks", "at", "value"]])
-        .mark_rect()
-        .encode(
-            x=alt.X(
-                "at:N",
-                scale=alt.Scale(domain=list(seen.values())),
-                axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=70, title=None),
-            ),
-            y=alt.Y(
-                "looks:N",
-                scale=alt.Scale(domain=list(looks.values())),
-                axis=alt.Axis(labelFontSize=9, labelLimit=70, title=None),
-            ),
-            color=alt.Color(
-                "value:Q",
-                title="attention",
-                scale=alt.Scale(domain=[0, 1], range=GREENS),
-                legend=alt.Legend(format=PERCENT, orient="right"),
-            ),
-            tooltip=[
-                alt.Tooltip("looks:N", title="from"),
-                alt.Tooltip("at:N", title="to"),
-                alt.Tooltip("value:Q", title="attention", format=".2f"),
-            ],
-        )
-        .properties(width=alt.Step(cell), height=alt.Step(cell))
-    )
-
-
-def head_table(tables: Tables) -> str | None:
-    """What each core head mostly does; without a core, every head."""
-    if "attention" not in tables:
-        return None
-    scores = tables["attention"]
-    table = mostly(scores[scores["core"]] if scores["core"].any() else scores)
-    table = table[["unit", "does", "kind", "mean", "low", "high", "uniform"]]
-    formats = dict.fromkeys(("mean", "low", "high", "uniform"), share)
-    names = {
-        "unit": "head", "does": "mostly attends to", "kind": "most beyond chance", "mean": "share of its attention",
-        "uniform": "by chance",
-    }  # fmt: skip
-    return html_table(table, formats, names)
-
-
-def core_against_rest_table(tables: Tables) -> str | None:
-    if "attention_core" not in tables:
-        return None
-    counts = {"core_heads": whole, "rest_heads": whole}
-    shares = dict.fromkeys(("core", "rest", "uniform"), share)
-    formats: Formats = {**shares, **counts, "delta": "{:+.2f}".format, "p": significant}
-    names = {"kind": "attends to", "uniform": "by chance", "core_heads": "core heads", "rest_heads": "others",
-             "delta": "Cliff's delta"}  # fmt: skip
-    return html_table(tables["attention_core"], formats, names)
-
-
+@says(of="attention", single=True)
 def attention_point(tables: Tables) -> list[str]:
-    if "attention" not in tables or not tables["attention"]["core"].any():
+    if not tables["attention"]["core"].any():
         return []
     heads = tables["attention"].drop_duplicates("unit")
     does = heads.loc[heads["core"], "does"].value_counts()
@@ -151,44 +125,3 @@ def attention_point(tables: Tables) -> list[str]:
     if not parts:
         return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
     return [f"What the {int(does.sum())} core heads attend to most: {', '.join(parts)}{rest}."]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return attention_point(tables) if single else []
-
-
-SECTIONS = {
-    "Attention": (
-        table(
-            "head-table",
-            "What core heads mostly attend to",
-            "The kind of place that gets most beyond what an even spread would give it; a head is called spread out when "
-            "that is less than a fifth of its attention.",
-            head_table,
-            per_model=True,
-        ),
-        chart(
-            "attention",
-            "Where attention goes",
-            "Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to "
-            "all it sees.",
-            attention_chart,
-            per_model=True,
-        ),
-        table(
-            "attention-core",
-            "The core against the rest",
-            "Cliff's delta runs from -1 (every core head lower) to +1 (every core head higher); p by Mann and Whitney's test.",
-            core_against_rest_table,
-            per_model=True,
-        ),
-        chart(
-            "maps",
-            "Maps of core heads",
-            "Rows look, columns are looked at; pieces of words are merged. Where a pair shares words, look at the blocks off "
-            "the diagonal.",
-            maps_chart,
-            per_model=True,
-        ),
-    ),
-}

@@ -7,21 +7,40 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.report.html import Formats, html_table, significant, whole
-from corewood.report.items import chart, table
-from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, percent, share_axis, shown
+from corewood.report.html import html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import (
+    GREENS,
+    INK,
+    MARK,
+    PERCENT,
+    Tables,
+    in_rows,
+    ordered,
+    percent,
+    share_axis,
+    shown,
+    tips,
+    unit_places,
+)
 from corewood.report.words import between, probability
 
 
+@table("Fine-tunings", "core-tunings", "The core within and across fine-tunings", of="core_tunings")
+def tunings_table(tables: Tables) -> str | None:
+    """Heads that all subnetworks of a fine-tuning keep, and those that all subnetworks of all fine-tunings do."""
+    table = tables["core_tunings"].copy()
+    table["tuning"] = table["tuning"].astype(str).where(table["tuning"] >= 0, "all")
+    return html_table(table, {"tuning": "fine-tuning", "masks": "subnetworks"})
+
+
+@chart("Heads and core", "heads", "Which heads survive", of="frequencies")
 def heads_chart(tables: Tables) -> Any:
-    """How often each head survives; the core (in all subnetworks of all sparsities) has a ring."""
-    if "frequencies" not in tables:
-        return None
+    """Dark heads are kept by most subnetworks. A red ring marks the core: heads that every subnetwork keeps, at every
+    sparsity."""
     table = tables["frequencies"].copy()
     table["unit"] = table["index"].astype(str).where(table["kind"] == "head", "MLP")
-    table["name"] = (
-        "L" + table["layer"].astype(str) + "." + ("H" + table["index"].astype(str)).where(table["kind"] == "head", "MLP")
-    )
+    table["name"] = "L" + table["layer"].astype(str) + "." + table["unit"].where(table["unit"] == "MLP", "H" + table["unit"])
     members = set(str(tables["core"].iloc[-1]["members"]).split())
     table["core"] = table["name"].isin(members)
     columns = [str(i) for i in sorted(set(table.loc[table["kind"] == "head", "index"]))] + ["MLP"]
@@ -30,15 +49,8 @@ def heads_chart(tables: Tables) -> Any:
     for target in shown(table["target"]):
         part = table[table["target"] == target]
         base = alt.Chart(part[["layer", "unit", "name", "count", "of", "share", "core"]]).encode(
-            x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("layer:O", title="layer", sort="descending"),
-            tooltip=[
-                alt.Tooltip("name:N", title="unit"),
-                alt.Tooltip("count:Q", title="kept by"),
-                alt.Tooltip("of:Q", title="of"),
-                alt.Tooltip("share:Q", format=".2f"),
-                alt.Tooltip("core:N", title="in the core"),
-            ],
+            **unit_places(columns),
+            tooltip=tips("unit = name:N | kept by = count:Q | of = of:Q | share:Q .2f | in the core = core:N"),
         )
         cells = base.mark_rect(stroke="white").encode(
             color=alt.Color(
@@ -53,10 +65,16 @@ def heads_chart(tables: Tables) -> Any:
     return in_rows(panels)
 
 
+@table("Heads and core", "core", "The core by definition", of="core")
+def core_table(tables: Tables) -> str | None:
+    """Beside each, how many heads random masks of the same sizes would share: scattered over the model, or with as many
+    heads in each layer."""
+    return html_table(tables["core"], {"definition": "core: heads in", "members": "which heads"})
+
+
+@chart("Heads and core", "two-sparsities", "Two sparsities against each other", of="frequencies rank_correlations")  # figure 5
 def two_sparsities_chart(tables: Tables) -> Any:
-    """Figure 5: in how many subnetworks of one sparsity a head survives, against the other."""
-    if "frequencies" not in tables or "rank_correlations" not in tables:
-        return None
+    """How many heads are kept by so many subnetworks of the one sparsity (across) and of the other (up)."""
     heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"]
     panels = []
     for _, pair in tables["rank_correlations"].iterrows():
@@ -74,11 +92,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
                 "one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)
             ),
             y=alt.Y("other:O", title=f"with {percent(pair['other'])}", sort="descending"),
-            tooltip=[
-                alt.Tooltip("one:O", title=percent(pair["target"])),
-                alt.Tooltip("other:O", title=percent(pair["other"])),
-                "heads:Q",
-            ],
+            tooltip=tips(f"{percent(pair['target'])} = one:O | {percent(pair['other'])} = other:O | heads:Q"),
         )
         cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale=alt.Scale(range=GREENS), title="heads"))
         numbers = base.mark_text(fontSize=11).encode(
@@ -89,15 +103,16 @@ def two_sparsities_chart(tables: Tables) -> Any:
     return in_rows(panels[:6])
 
 
+@chart("Heads and core", "ranked", "Heads by how often they survive", of="frequencies")  # figures 13 and 14
 def ranked_chart(tables: Tables) -> Any:
-    """Figures 13 and 14: heads by how often they survive, most frequent first."""
-    if "frequencies" not in tables:
-        return None
+    """All panels have the order of the sparsest: what survives most there should stand left in the others too."""
     heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"].copy()
     heads["unit"] = "L" + heads["layer"].astype(str) + ".H" + heads["index"].astype(str)
     first = heads[heads["target"] == heads["target"].max()].set_index("unit")["share"]
     total = heads.groupby("unit")["share"].sum()
     order = sorted(total.index, key=lambda u: (-float(first[u]), -float(total[u]), u))
+    title = "heads, in the order of the sparsest"
+    names = alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, ticks=False)
     panels = []
     for target in reversed(shown(heads["target"])):
         part = heads[heads["target"] == target]
@@ -105,24 +120,18 @@ def ranked_chart(tables: Tables) -> Any:
             alt.Chart(part[["unit", "share", "count", "of"]])
             .mark_bar(color=GREENS[3])
             .encode(
-                x=alt.X(
-                    "unit:N",
-                    scale=alt.Scale(domain=order),
-                    title="heads, in the order of the sparsest" if target == heads["target"].min() else None,
-                    axis=alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, ticks=False),
-                ),
+                x=ordered(alt.X, "unit", order, title=title if target == heads["target"].min() else None, axis=names),
                 y=share_axis(alt.Y, "share", "kept by"),
-                tooltip=["unit:N", alt.Tooltip("count:Q", title="kept by"), alt.Tooltip("of:Q", title="of")],
+                tooltip=tips("unit:N | kept by = count:Q | of = of:Q"),
             )
             .properties(width=max(320, min(900, 11 * len(order))), height=110, title=percent(float(target)))
         )
     return alt.vconcat(*panels)
 
 
+@chart("Heads and core", "sizes", "Sizes in three currencies", of="sizes")
 def sizes_chart(tables: Tables) -> Any:
-    """One mask, three currencies."""
-    if "sizes" not in tables:
-        return None
+    """Equal numbers of units are not equal numbers of parameters."""
     names = {"units_share": "units", "encoder_share": "encoder parameters", "all_share": "all parameters"}
     table = tables["sizes"][tables["sizes"]["target"] > 0].melt(
         ["subnetwork", "target", "heads", "mlps"], list(names), var_name="currency", value_name="share"
@@ -134,57 +143,19 @@ def sizes_chart(tables: Tables) -> Any:
         .mark_tick(thickness=2, size=18, opacity=0.7, color=GREENS[4])
         .encode(
             x=share_axis(alt.X, "share", "share of the full model that stays"),
-            y=alt.Y("currency:N", scale=alt.Scale(domain=list(names.values())), title=None),
+            y=ordered(alt.Y, "currency", names.values()),
             row=alt.Row("part:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-            tooltip=["subnetwork:N", "currency:N", alt.Tooltip("share:Q", format=".3f"), "heads:Q", "mlps:Q"],
+            tooltip=tips("subnetwork:N | currency:N | share:Q .3f | heads:Q | mlps:Q"),
         )
         .properties(width=460, height=alt.Step(24))
     )
 
 
-def core_table(tables: Tables) -> str | None:
-    if "core" not in tables:
-        return None
-    chances = dict.fromkeys(("expected", "p", "expected_layers", "p_layers"), significant)
-    formats: Formats = {"masks": whole, "heads": whole, "mlps": whole, **chances}
-    names = {
-        "definition": "core: heads in", "expected": "by chance", "expected_layers": "by chance, same layers",
-        "p_layers": "p, same layers", "mlps": "MLPs", "members": "which heads",
-    }  # fmt: skip
-    return html_table(tables["core"], formats, names)
-
-
-def core_over_training_chart(tables: Tables) -> Any:
-    """Which share of the heads that all seeds keep at the end they keep at earlier checkpoints already."""
-    if "core_over_training" not in tables:
-        return None
-    table = tables["core_over_training"].copy()
-    table["part"] = table["target"].map(percent)
-    table["chance"] = table["expected"] / table["heads_last"].where(table["heads_last"] > 0)
-    parts = list(dict.fromkeys(table.sort_values("target")["part"]))
-    base = alt.Chart(table.drop(columns="members")).encode(
-        x=alt.X("checkpoint:Q", title="fine-tuning step"),
-        color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts, scheme="viridis")),
-        tooltip=[
-            "part:N",
-            alt.Tooltip("checkpoint:Q", title="step"),
-            alt.Tooltip("shared:Q", title="heads of the last core there"),
-            alt.Tooltip("heads_last:Q", title="heads of the last core"),
-            alt.Tooltip("chance:Q", title="share by chance", format=".2f"),
-            alt.Tooltip("p:Q", format=".2g"),
-        ],
-    )
-    lines = base.mark_line(point=True).encode(y=share_axis(alt.Y, "share_of_last", "share of the last core already there"))
-    chance = base.mark_line(strokeDash=[3, 3], opacity=0.6).encode(y="chance:Q")
-    return (chance + lines).properties(width=560, height=260)
-
-
+@says(of="core", single=True)
 def core_point(tables: Tables) -> list[str]:
-    if "core" not in tables or tables["core"].empty:
+    if tables["core"].empty or tables["core"].iloc[-1]["masks"] == 1:  # of one subnetwork everything is core
         return []
     row = tables["core"].iloc[-1]
-    if row["masks"] == 1:  # of one subnetwork everything is core
-        return []
     return [
         f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
         f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in "
@@ -193,11 +164,10 @@ def core_point(tables: Tables) -> list[str]:
     ]
 
 
-def points(tables: Tables, single: bool) -> list[str]:
-    if single:
-        return core_point(tables)
+@says(of="core_tunings", single=False)
+def tunings_point(tables: Tables) -> list[str]:
     said = []
-    for (task, way), part in tables["core_tunings"].groupby(["task", "way"], sort=False) if "core_tunings" in tables else ():
+    for (task, way), part in tables["core_tunings"].groupby(["task", "way"], sort=False):
         own, across = part[part["tuning"] >= 0], part[part["tuning"] < 0]
         row = across[across["definition"] == "all of all fine-tunings"].iloc[0]
         said.append(
@@ -208,78 +178,21 @@ def points(tables: Tables, single: bool) -> list[str]:
     return said
 
 
-def tunings_table(tables: Tables) -> str | None:
-    """The core of each fine-tuning, and what they share."""
-    if "core_tunings" not in tables:
-        return None
-    table = tables["core_tunings"].copy()
-    table["tuning"] = table["tuning"].astype(str).where(table["tuning"] >= 0, "all")
-    formats: Formats = dict.fromkeys(("masks", "heads", "mlps"), whole)
-    formats = {**formats, **dict.fromkeys(("expected", "p", "expected_layers", "p_layers"), significant)}
-    names = {
-        "tuning": "fine-tuning",
-        "masks": "subnetworks",
-        "expected": "by chance",
-        "expected_layers": "by chance, same layers",
-    }
-    return html_table(table, formats, {**names, "p_layers": "p, same layers", "mlps": "MLPs"})
-
-
-SECTIONS = {
-    "Fine-tunings": (
-        table(
-            "core-tunings",
-            "The core within and across fine-tunings",
-            "Heads that all subnetworks of a fine-tuning keep, and those that all subnetworks of all fine-tunings do.",
-            tunings_table,
+@chart("Training", "core-over-training", "When the core appears", of="core_over_training")
+def core_over_training_chart(tables: Tables) -> Any:
+    """Of the heads that all seeds keep at the last checkpoint, how many they keep at earlier ones; dashed by chance."""
+    table = tables["core_over_training"].copy()
+    table["part"] = table["target"].map(percent)
+    table["chance"] = table["expected"] / table["heads_last"].where(table["heads_last"] > 0)
+    parts = list(dict.fromkeys(table.sort_values("target")["part"]))
+    base = alt.Chart(table.drop(columns="members")).encode(
+        x=alt.X("checkpoint:Q", title="fine-tuning step"),
+        color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts, scheme="viridis")),
+        tooltip=tips(
+            "part:N | step = checkpoint:Q | heads of the last core there = shared:Q | "
+            "heads of the last core = heads_last:Q | share by chance = chance:Q .2f | p:Q .2g"
         ),
-    ),
-    "Heads and core": (
-        chart(
-            "heads",
-            "Which heads survive",
-            "Dark heads are kept by most subnetworks. A red ring marks the core: heads that every subnetwork keeps, at every "
-            "sparsity.",
-            heads_chart,
-            per_model=True,
-        ),
-        table(
-            "core",
-            "The core by definition",
-            "Beside each, how many heads random masks of the same sizes would share: scattered over the model, or with as "
-            "many heads in each layer.",
-            core_table,
-            per_model=True,
-        ),
-        chart(
-            "two-sparsities",
-            "Two sparsities against each other",
-            "How many heads are kept by so many subnetworks of the one sparsity (across) and of the other (up).",
-            two_sparsities_chart,
-            per_model=True,
-        ),
-        chart(
-            "ranked",
-            "Heads by how often they survive",
-            "All panels have the order of the sparsest: what survives most there should stand left in the others too.",
-            ranked_chart,
-            per_model=True,
-        ),
-        chart(
-            "sizes",
-            "Sizes in three currencies",
-            "Equal numbers of units are not equal numbers of parameters.",
-            sizes_chart,
-            per_model=True,
-        ),
-    ),
-    "Training": (
-        chart(
-            "core-over-training",
-            "When the core appears",
-            "Of the heads that all seeds keep at the last checkpoint, how many they keep at earlier ones; dashed by chance.",
-            core_over_training_chart,
-            per_model=True,
-        ),
-    ),
-}
+    )
+    lines = base.mark_line(point=True).encode(y=share_axis(alt.Y, "share_of_last", "share of the last core already there"))
+    chance = base.mark_line(strokeDash=[3, 3], opacity=0.6).encode(y="chance:Q")
+    return (chance + lines).properties(width=560, height=260)

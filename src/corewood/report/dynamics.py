@@ -7,13 +7,12 @@ from typing import Any
 import altair as alt
 
 from corewood.report.items import chart
-from corewood.report.style import Tables, case_colour, order_of_cases, share_axis, where
+from corewood.report.style import Tables, case_colour, order_of_cases, share_axis, tips, where
 
 
+@chart("Training", "dynamics", "Accuracy over training", of="dynamics")  # figure 6
 def dynamics_chart(tables: Tables) -> Any:
-    """Figure 6: the full model over training, in domain and per case."""
-    if "dynamics" not in tables:
-        return None
+    """The full model at each checkpoint. Cases that rise after the in-domain line were learnt on top of the shortcut."""
     table = tables["dynamics"].copy()
     table["where"] = where(table)
     order = order_of_cases(table)
@@ -25,30 +24,6 @@ def dynamics_chart(tables: Tables) -> Any:
         color=case_colour(order),
         strokeWidth=alt.condition(alt.datum.domain == "in-domain", alt.value(4), alt.value(1.6)),
         opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.06)),
-        tooltip=[
-            alt.Tooltip("where:N", title="case"),
-            alt.Tooltip("checkpoint:Q", title="step"),
-            alt.Tooltip("value:Q", title="accuracy", format=".3f"),
-            alt.Tooltip("low:Q", format=".3f"),
-            alt.Tooltip("high:Q", format=".3f"),
-            "n:Q",
-        ],
+        tooltip=tips("case = where:N | step = checkpoint:Q | accuracy = value:Q .3f | low:Q .3f | high:Q .3f | n:Q"),
     )
     return base.mark_line(point=True).add_params(chosen).properties(width=560, height=330)
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return []
-
-
-SECTIONS = {
-    "Training": (
-        chart(
-            "dynamics",
-            "Accuracy over training",
-            "The full model at each checkpoint. Cases that rise after the in-domain line were learnt on top of the shortcut.",
-            dynamics_chart,
-            per_model=True,
-        ),
-    ),
-}

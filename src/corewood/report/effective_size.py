@@ -8,15 +8,15 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.effective import CHALLENGE, IN_DOMAIN, MIXED
-from corewood.report.html import Formats, html_table, share, whole
-from corewood.report.items import chart, table
-from corewood.report.style import INK, LINES, PERCENT, Tables, share_axis
+from corewood.report.html import html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import INK, LINES, Tables, share_axis, tips
 
 
+@chart("Training", "effective-size", "Effective size over training", of="effective_size")  # figures 6, 15, 16
 def effective_size_chart(tables: Tables) -> Any:
-    """Figures 6, 15, 16: the smallest faithful subnetwork at each checkpoint, in domain, challenge and mixed."""
-    if "effective_size" not in tables:
-        return None
+    """The smallest subnetwork within the margin of the full model. Hollow points are bounds, not values: the grid's edge,
+    nothing faithful, or a full model so poor that any subnetwork is faithful to it."""
     table = tables["effective_size"]
     sets = [name for name in (IN_DOMAIN, CHALLENGE, MIXED) if name in set(table["set"])]
     table = table[table["chosen"] & table["set"].isin(sets)].copy()
@@ -35,15 +35,10 @@ def effective_size_chart(tables: Tables) -> Any:
         x=alt.X("checkpoint:Q", title="fine-tuning step"),
         y=share_axis(alt.Y, "effective_size", "effective size: share of units kept"),
         color=alt.Color("set:N", title=None, scale=alt.Scale(domain=sets, range=[INK, *LINES[1:]])),
-        tooltip=[
-            "set:N",
-            alt.Tooltip("checkpoint:Q", title="step"),
-            alt.Tooltip("effective_size:Q", title="effective size", format=PERCENT),
-            alt.Tooltip("full:Q", title="full model", format=".3f"),
-            alt.Tooltip("note:N", title="flags"),
-            "seeds:Q",
-            alt.Tooltip("holes:Q", title="runs missing"),
-        ],
+        tooltip=tips(
+            "set:N | step = checkpoint:Q | effective size = effective_size:Q .0% | full model = full:Q .3f | "
+            "flags = note:N | seeds:Q | runs missing = holes:Q"
+        ),
     )
     layers = [alt.Chart(table[columns]).mark_line(strokeWidth=2).encode(**encoding)]
     for clear, part in table[columns].groupby("clear"):
@@ -51,10 +46,9 @@ def effective_size_chart(tables: Tables) -> Any:
     return alt.layer(*layers).properties(width=560, height=280)
 
 
+@table("Training", "effective-size-table", "Effective size by every rule", of="effective_size")
 def effective_size_table(tables: Tables) -> str | None:
-    """Both orders beside each other, one- and two-sided, with every flag."""
-    if "effective_size" not in tables:
-        return None
+    """Accuracies first: averaged over seeds before a size is looked for. Seeds first: a size per seed, then averaged."""
     table = tables["effective_size"]
     table = table[table["set"].isin(["in domain", "challenge", "mixed"])]
     table = table.sort_values(["chosen", "order", "two_sided", "set", "checkpoint"], ascending=[False, True, True, False, True])
@@ -77,14 +71,12 @@ def effective_size_table(tables: Tables) -> str | None:
         for _, row in table.iterrows()
     ]
     columns = ["set", "checkpoint", "rule", "full", "effective_size", "std", "seeds", "flags"]
-    formats: Formats = {"checkpoint": whole, "full": share, "effective_size": share, "std": share, "seeds": whole}
-    return html_table(table[columns], formats, {"full": "full model", "effective_size": "effective size", "checkpoint": "step"})
+    return html_table(table[columns])
 
 
+@says(of="effective_size", single=True)
 def size_point(tables: Tables) -> list[str]:
-    """Effective size at the first and the last checkpoint."""
-    if "effective_size" not in tables:
-        return []
+    """At the first and the last checkpoint."""
     table = tables["effective_size"]
     table = table[table["chosen"]].sort_values("checkpoint")
     parts = []
@@ -105,28 +97,3 @@ def effective(row: pd.Series) -> str:
     if row["ceiling"] == 1:
         return "100 % (nothing in the grid is faithful)"
     return f"at most {size}" if row["floor"] > 0 else size
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return size_point(tables) if single else []
-
-
-SECTIONS = {
-    "Training": (
-        chart(
-            "effective-size",
-            "Effective size over training",
-            "The smallest subnetwork within the margin of the full model. Hollow points are bounds, not values: the grid's "
-            "edge, nothing faithful, or a full model so poor that any subnetwork is faithful to it.",
-            effective_size_chart,
-            per_model=True,
-        ),
-        table(
-            "effective-size-table",
-            "Effective size by every rule",
-            "Accuracies first: averaged over seeds before a size is looked for. Seeds first: a size per seed, then averaged.",
-            effective_size_table,
-            per_model=True,
-        ),
-    ),
-}

@@ -8,17 +8,17 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.report.items import chart
-from corewood.report.style import GREENS, INK, MARK, PALE, Tables, in_rows
+from corewood.report.items import chart, says
+from corewood.report.style import GREENS, INK, MARK, PALE, Tables, in_rows, ordered, tips
 from corewood.report.survivors import LIKELY
 from corewood.report.ways import first_way, tasks_of
 from corewood.report.words import between, plus_minus
 
 
+@chart("Between tasks", "overlaps", "What tasks share", of="overlaps")  # figures 5 and 19
 def overlaps_chart(tables: Tables) -> Any:
-    """Figures 5 and 19."""
-    if "overlaps" not in tables:
-        return None
+    """Units that two tasks share, mean ± standard deviation over seeds; in brackets, what independent tasks would. A red
+    frame: more than that (p < 0.05, before any correction for many pairs). Grey: a task's own size."""
     rows, tasks = first_way(tables["overlaps"]), tasks_of(tables)
     kinds = {"head": "heads", "mlp": "MLPs"}
     panels = [
@@ -42,16 +42,12 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
     between = rows.loc[rows["one"] != rows["other"], "shared"]
     data["shade"] = ((rows["shared"] - between.min()) / (float(np.ptp(between)) or 1)).clip(0, 1).round(3)
     base = alt.Chart(data).encode(
-        x=alt.X("one:N", scale=alt.Scale(domain=tasks), title=None, axis=alt.Axis(labelAngle=-40)),
-        y=alt.Y("other:N", scale=alt.Scale(domain=tasks), title=None),
-        tooltip=[
-            alt.Tooltip("one:N", title="task"),
-            alt.Tooltip("other:N", title="and task"),
-            *(alt.Tooltip(f"{c}:Q", format=".3g") for c in ("shared", "std")),
-            alt.Tooltip("expected:Q", title="if independent", format=".3g"),
-            alt.Tooltip("p_whole:Q", title="p", format=".2g"),
-            alt.Tooltip("p:Q", title="p, seeds apart", format=".2g"),
-        ],
+        x=ordered(alt.X, "one", tasks, axis=alt.Axis(labelAngle=-40)),
+        y=ordered(alt.Y, "other", tasks),
+        tooltip=tips(
+            "task = one:N | and task = other:N | shared:Q .3g | std:Q .3g | if independent = expected:Q .3g | "
+            "p = p_whole:Q .2g | p, seeds apart = p:Q .2g"
+        ),
     )
     cell = 42 if len(tasks) > 6 else 60
     cells = base.mark_rect(stroke="white").encode(
@@ -68,11 +64,9 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
     return (cells + rings + texts + chances).properties(width=side, height=round(side * 0.8), title=title)
 
 
+@says(of="overlaps")
 def overlap_point(tables: Tables) -> list[str]:
-    if "overlaps" not in tables:
-        return []
-    rows = tables["overlaps"]
-    rows = first_way(rows)
+    rows = first_way(tables["overlaps"])
     rows = rows[(rows["kind"] == "head") & (rows["which"] == "all units") & (rows["one"] != rows["other"])]
     if rows.empty:
         return []
@@ -82,20 +76,3 @@ def overlap_point(tables: Tables) -> list[str]:
     return [
         f"{who} more heads than independent ones would (p < {LIKELY:g}): {shared} heads are shared, and {expected} would be."
     ]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return overlap_point(tables)
-
-
-SECTIONS = {
-    "Between tasks": (
-        chart(
-            "overlaps",
-            "What tasks share",
-            "Units that two tasks share, mean ± standard deviation over seeds; in brackets, what independent tasks would. A "
-            "red frame: more than that (p < 0.05, before any correction for many pairs). Grey: a task's own size.",
-            overlaps_chart,
-        ),
-    ),
-}

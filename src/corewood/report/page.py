@@ -30,7 +30,7 @@ from corewood.report import (
     tunings,
     ways_compared,
 )
-from corewood.report.items import Drawn, Item
+from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import ModelTables, models_of
 from corewood.report.style import Tables, styled
 from corewood.report.words import Finding
@@ -109,7 +109,7 @@ def finding(tables: Tables, model: str) -> Finding:
     said = [line for question in HEADLINES if (line := question.headline(own, model))]
     if not said:
         said = ["No subnetwork could be judged." if not tables["holes"].empty else f"What the study asked of {model}."]
-    points = [point for question in QUESTIONS for point in question.points(own, single)]
+    points = [point for question in QUESTIONS for point in said_of(question, own, single)]
     doubts = searches.convergence_points(own)[0] if single else []
     return Finding(searches.unfinished(tables) + said[0], [*doubts, *said[1:], *points])
 
@@ -117,17 +117,14 @@ def finding(tables: Tables, model: str) -> Finding:
 def draw(tables: Tables) -> dict[str, list[Drawn]]:
     """Section -> what it shows; sections without data are absent."""
     alt.data_transformers.disable_max_rows()
-    made: dict[str, list[Drawn]] = {}
+    made: dict[str, list[Drawn]] = {section: [] for section in SECTIONS}
     models = models_of(tables)
-    for question in QUESTIONS:
-        for section, items in question.SECTIONS.items():
-            for item in items:
-                for model in models if item.per_model else [ModelTables("", tables)]:
-                    content = item.make(model.tables) if model.tables else None
-                    if content is not None:
-                        shown = content if item.table else styled(content)
-                        made.setdefault(section, []).append(Drawn(named(item, model), shown, model.label))
-    return made
+    for item in [item for question in QUESTIONS for item in items_of(question)]:
+        for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
+            content = item(model.tables)
+            if content is not None:
+                made[item.section].append(Drawn(named(item, model), content if item.table else styled(content), model.label))
+    return {section: items for section, items in made.items() if items}
 
 
 def named(item: Item, model: ModelTables) -> Item:

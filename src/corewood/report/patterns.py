@@ -10,12 +10,12 @@ import pandas as pd
 
 from corewood.analyse.patterns import GROUPS
 from corewood.evaluate.generated_maps import TYPES
-from corewood.report.html import Formats, html_table, significant, whole
-from corewood.report.items import chart, table
-from corewood.report.style import INK, LINES, PERCENT, Tables, in_rows
+from corewood.report.html import html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import INK, LINES, PERCENT, Tables, in_rows, ordered, tips
 from corewood.report.survivors import LIKELY, chosen
 from corewood.report.ways import IMPORTANCE, first_prune, tasks_of
-from corewood.report.words import joined, plus_minus, quoted, two_digits
+from corewood.report.words import joined, plus_minus, quoted
 
 TYPE_COLOURS = [LINES[3], LINES[2], LINES[5], LINES[1], LINES[4]]
 ATTENTION, MODEL_STATES = ("raw", "normed"), ("pretrained", "fine-tuned")
@@ -27,10 +27,10 @@ def type_colour(orient: str = "top") -> alt.Color:
     return alt.Color("type:N", title=None, scale=scale, legend=alt.Legend(orient=orient, columns=5))  # type: ignore[arg-type]
 
 
+@chart("Patterns", "pattern-shares", "Types of attention", of="pattern_shares")  # figures 4 and 18
 def pattern_shares_chart(tables: Tables) -> Any:
-    """Figures 4 and 18: all heads on the left, super-survivors on the right."""
-    if "pattern_shares" not in tables:
-        return None
+    """Shares of pattern types over maps. If super-survivors did the linguistic work, their bars would hold more of
+    heterogeneous than those of all heads. A task without super-survivors has no bar there."""
     rows = tables["pattern_shares"].dropna(subset="mean")
     panels = []
     for attention in ATTENTION:
@@ -49,28 +49,21 @@ def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
         alt.Chart(data)
         .mark_bar(stroke="white", strokeWidth=0.5)
         .encode(
-            y=alt.Y("task:N", scale=alt.Scale(domain=tasks), title=None),
+            y=ordered(alt.Y, "task", tasks),
             x=alt.X(
                 "mean:Q", stack="zero", title="share of maps", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])
             ),
             color=type_colour(),
             order="order:Q",
-            tooltip=[
-                "task:N",
-                "type:N",
-                *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")),
-                "seeds:Q",
-                alt.Tooltip("count:Q", title="heads"),
-            ],
+            tooltip=tips("task:N | type:N | mean:Q .3f | std:Q .3f | seeds:Q | heads = count:Q"),
         )
         .properties(width=370, height=20 * len(tasks), title=title)
     )
 
 
+@chart("Patterns", "pattern-heads", "What each head mostly does", of="patterns")
 def pattern_heads_chart(tables: Tables) -> Any:
-    """What each head mostly does: before fine-tuning over all tasks, and after it task by task."""
-    if "patterns" not in tables:
-        return None
+    """The most frequent type of each head, paler where it is less frequent; rings mark super-survivors."""
     rows = tables["patterns"]
     before, after = (rows[rows["state"] == state] for state in MODEL_STATES)
     panels = [
@@ -106,7 +99,7 @@ def heads_panel(rows: pd.DataFrame, alive: set[tuple[int, int]], title: str) -> 
     base = alt.Chart(data).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelFontSize=9)),
         y=alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(labelFontSize=9)),
-        tooltip=["layer:O", "head:O", "type:N", alt.Tooltip("share:Q", format=".2f"), "alive:N"],
+        tooltip=tips("layer:O | head:O | type:N | share:Q .2f | alive:N"),
     )
     cells = base.mark_rect(stroke="white").encode(
         color=type_colour(),
@@ -116,19 +109,16 @@ def heads_panel(rows: pd.DataFrame, alive: set[tuple[int, int]], title: str) -> 
     return (cells + rings).properties(width=alt.Step(CELL), height=alt.Step(CELL), title=title)
 
 
+@table("Patterns", "heterogeneity", "Do heterogeneous heads survive?", of="heterogeneity")
 def heterogeneity_table(tables: Tables) -> str | None:
-    if "heterogeneity" not in tables:
-        return None
+    """The correlation, over heads, of surviving with every seed and the share of heterogeneous maps."""
     columns = ["task", "state", "attention", "heads", "survivors", "r", "p"]
-    formats: Formats = {"heads": whole, "survivors": whole, "r": two_digits, "p": significant}
-    names = {"survivors": "super-survivors", "r": "Pearson's r", "heads": "heads"}
-    return html_table(tables["heterogeneity"][columns], formats, names)
+    return html_table(tables["heterogeneity"][columns], {"survivors": "super-survivors", "r": "Pearson's r"})
 
 
+@table("Patterns", "pattern-quality", "How good the classifier is", of="pattern_quality")
 def quality_table(tables: Tables) -> str | None:
-    """F1 by type, with how many maps it rests on."""
-    if "pattern_quality" not in tables:
-        return None
+    """F1, and in brackets the number of maps. What it confuses, the charts above confuse."""
     lines = []
     for (name, attention), part in tables["pattern_quality"].groupby(["set", "attention"], sort=False):
         line: dict[str, Any] = {"maps": name, "attention": attention}
@@ -136,12 +126,11 @@ def quality_table(tables: Tables) -> str | None:
             row = part[part["type"] == kind].dropna(subset="f1")
             line[kind] = f"{row['f1'].iloc[0]:.2f} ({row['support'].iloc[0]})" if len(row) else "–"
         lines.append(line)
-    return html_table(pd.DataFrame(lines), {})
+    return html_table(pd.DataFrame(lines))
 
 
+@says(of="heterogeneity")
 def pattern_point(tables: Tables) -> list[str]:
-    if "heterogeneity" not in tables:
-        return []
     rows = tables["heterogeneity"].dropna(subset="r")
     rows = rows[rows["task"] == "all tasks"]
     rows = rows[rows["state"] == ("fine-tuned" if (rows["state"] == "fine-tuned").any() else "pretrained")]
@@ -156,38 +145,3 @@ def pattern_point(tables: Tables) -> list[str]:
         verb = "survive more or less often depending on what is looked at"
     over = ", over all tasks" if len(tasks_of(tables)) > 1 else ""
     return [f"Heads with heterogeneous attention {verb}: {joined(parts)}{over}."]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return pattern_point(tables)
-
-
-SECTIONS = {
-    "Patterns": (
-        chart(
-            "pattern-shares",
-            "Types of attention",
-            "Shares of pattern types over maps. If super-survivors did the linguistic work, their bars would hold more of "
-            "heterogeneous than those of all heads. A task without super-survivors has no bar there.",
-            pattern_shares_chart,
-        ),
-        chart(
-            "pattern-heads",
-            "What each head mostly does",
-            "The most frequent type of each head, paler where it is less frequent; rings mark super-survivors.",
-            pattern_heads_chart,
-        ),
-        table(
-            "heterogeneity",
-            "Do heterogeneous heads survive?",
-            "The correlation, over heads, of surviving with every seed and the share of heterogeneous maps.",
-            heterogeneity_table,
-        ),
-        table(
-            "pattern-quality",
-            "How good the classifier is",
-            "F1, and in brackets the number of maps. What it confuses, the charts above confuse.",
-            quality_table,
-        ),
-    ),
-}

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.convergence import NOISE, RATIO
-from corewood.report.html import Formats, html_table, nats, share, significant, whole
-from corewood.report.items import chart, table
-from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, in_rows, percent
+from corewood.report.html import html_table, nats
+from corewood.report.items import chart, says, table
+from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, coloured, in_rows, percent, tips
 from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, first_prune, spoken, tasks_of
 from corewood.report.words import joined, names_of, quoted
 
@@ -26,10 +26,11 @@ def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(kind=np.where(rows["unit"].str.endswith("MLP"), "mlp", "head"))
 
 
+@chart("Searches", "trajectories", "How each search went", of="trajectories")
 def trajectories_chart(tables: Tables) -> Any:
-    """Each search: does the sparsity follow its target, does the KL stay low, does that of the hard mask settle?"""
-    if "trajectories" not in tables:
-        return None
+    """The dashed line is the target. Right, the KL of the hard mask of exact size on held-out texts: a dot for each look
+    during the gradient steps and for each exchange after them. Lines of one size that end at different heights are searches
+    that have not all converged."""
     table = tables["trajectories"].copy()
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
@@ -62,31 +63,63 @@ def trajectories_chart(tables: Tables) -> Any:
     return alt.hconcat(*(p.properties(width=230, height=190) for p in panels))
 
 
+@table("Searches", "convergence", "Have they converged?", of="convergence")
 def convergence_table(tables: Tables) -> str | None:
-    """How the searches of each size ended."""
-    if "convergence" not in tables:
-        return None
-    formats: Formats = dict.fromkeys(("gap", "gap_comparable", "gap_best_half", "target"), share)
-    formats = {**formats, **dict.fromkeys(("lowest", "highest"), nats), "ratio": "{:.1f}".format}
-    formats = {**formats, "rho": "{:+.2f}".format, "p": significant, "searches": whole, "ended": whole, "comparable": whole}
+    """KL from the full model on all held-out texts, over the searches of one size. Spread between seeds is claimed only
+    among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it."""
     names = {
-        "target": "sparsity",
-        "ended": "ended by themselves",
-        "lowest": "lowest KL",
-        "highest": "highest KL",
-        "ratio": "highest / lowest",
-        "rho": "rho of KL and cases",
-        "gap": "widest gap on a case",
-        "gap_comparable": "of comparable ones",
+        "ended": "ended by themselves", "lowest": "lowest KL", "highest": "highest KL", "ratio": "highest / lowest",
+        "rho": "rho of KL and cases", "gap": "widest gap on a case", "gap_comparable": "of comparable ones",
         "gap_best_half": "of the best half",
-    }
-    return html_table(tables["convergence"], formats, names)
+    }  # fmt: skip
+    return html_table(tables["convergence"], names, {"lowest": nats, "highest": nats, "ratio": "{:.1f}".format})
 
 
-def importance_chart(tables: Tables) -> Any:
-    """Figure 3: how scores are distributed before anything is removed, counted here and not in the page."""
-    if "importance" not in tables:
+@chart("Pruning", "rounds", "Score against what is left", of="rounds")
+def rounds_chart(tables: Tables) -> Any:
+    """One line per seed: units for s-pruning, weights for m-pruning. Dashed lines are the thresholds of the seeds; red
+    crosses are rounds that fell below and were taken back."""
+    rows = tables["rounds"].dropna(subset="score")
+    rows = rows[(rows["way"] != IMPORTANCE) | (rows["prune"] == first_prune(tables["rounds"]))]
+    if rows.empty:
         return None
+    rows = rows.assign(left=left_of(rows), how=rows["way"].map(spoken)).round(4)
+    return in_rows([rounds_panel(rows[rows["task"] == t], t) for t in tasks_of(tables) if (rows["task"] == t).any()], ACROSS)
+
+
+def left_of(rows: pd.DataFrame) -> pd.Series:
+    """Share of units, or of weights, that a round's mask keeps."""
+    units = rows.reindex(columns=["heads", "mlps"]).sum(axis=1)
+    start = units.groupby([rows["task"], rows["way"]]).transform("max")
+    share = rows["share"] if "share" in rows else pd.Series(np.nan, index=rows.index)
+    return share.where(rows["way"] == MAGNITUDE, units / start.where(start > 0))
+
+
+def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
+    how = [SPOKEN[m] for m in (IMPORTANCE, MAGNITUDE)]
+    end = float(np.floor(rows["left"].min() * 10) / 10)
+    columns = ["round", "tuning", "how", "left", "score", "floor", "passed", "heads", "mlps", "phase"]
+    base = alt.Chart(rows.reindex(columns=columns)).encode(
+        x=alt.X("left:Q", title="left", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[1, min(0.9, end)])),
+        color=coloured("how", how, [LINES[0], LINES[2]]),
+        detail="tuning:N",
+        tooltip=tips("tuning:N | round:Q | left:Q .1% | score:Q .3f | floor:Q .3f | heads:Q | MLPs = mlps:Q | phase:N"),
+    )  # fmt: skip
+    y = alt.Y("score:Q", title="score on the search set", scale=alt.Scale(zero=False, padding=6))
+    went = base.transform_filter(alt.datum.passed)
+    lines = went.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=y, order="round:Q")
+    dots = went.mark_circle(size=10, opacity=0.7).encode(y=y)
+    failed = base.transform_filter(~alt.datum.passed).mark_point(shape=CROSS, size=30, strokeWidth=1.4)
+    floors = rows.drop_duplicates(["tuning", "floor"])[["tuning", "floor"]].dropna()
+    floor = alt.Chart(floors).mark_rule(color=INK, strokeDash=[3, 3], strokeWidth=0.7, opacity=0.6).encode(y="floor:Q")
+    layers = (floor, lines, dots, failed.encode(y=y, color=alt.value(MARK)))
+    return alt.layer(*layers).properties(width=250, height=160, title=quoted(task))
+
+
+@chart("Pruning", "importance", "Importance scores at the start", of="importance")  # figure 3
+def importance_chart(tables: Tables) -> Any:
+    """How many units score how much before anything is removed. A heap near zero is many units that could go with equal
+    right, so that chance decides which do."""
     rows = with_kind(tables["importance"])
     rows = rows[rows["round"] == rows["round"].min()]
     panels = []
@@ -115,10 +148,10 @@ def histogram(rows: pd.DataFrame, kind: str) -> Any:
     )
 
 
+@chart("Pruning", "importance-rounds", "Importance scores over the rounds", of="importance")
 def importance_rounds_chart(tables: Tables) -> Any:
-    """The same over rounds, as quantiles over units and seeds."""
-    if "importance" not in tables:
-        return None
+    """The line is the median of what is left, the bands hold half and nine tenths of it. Where scores of heads are divided
+    by their layer's norm, they rise when a layer has fewer."""
     rows = with_kind(tables["importance"])
     if rows["round"].nunique() < 2:
         return None
@@ -146,61 +179,6 @@ def bands(rows: pd.DataFrame, kind: str) -> Any:
     inner = base.mark_area(color=colour, opacity=0.4).encode(y="p25:Q", y2="p75:Q")
     line = base.mark_line(color=INK, strokeWidth=1.5, point=alt.OverlayMarkDef(size=12, color=INK)).encode(y="median:Q")
     return (outer + inner + line).properties(width=167, height=110)
-
-
-def rounds_chart(tables: Tables) -> Any:
-    """Score against what is left, one line per seed and way."""
-    if "rounds" not in tables:
-        return None
-    rows = tables["rounds"].dropna(subset="score")
-    rows = rows[(rows["way"] != IMPORTANCE) | (rows["prune"] == first_prune(tables["rounds"]))]
-    if rows.empty:
-        return None
-    rows = rows.assign(left=left_of(rows), how=rows["way"].map(spoken)).round(4)
-    return in_rows([rounds_panel(rows[rows["task"] == t], t) for t in tasks_of(tables) if (rows["task"] == t).any()], ACROSS)
-
-
-def left_of(rows: pd.DataFrame) -> pd.Series:
-    """Share of units, or of weights, that a round's mask keeps."""
-    units = rows.reindex(columns=["heads", "mlps"]).sum(axis=1)
-    start = units.groupby([rows["task"], rows["way"]]).transform("max")
-    share = rows["share"] if "share" in rows else pd.Series(np.nan, index=rows.index)
-    return share.where(rows["way"] == MAGNITUDE, units / start.where(start > 0))
-
-
-def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
-    how = [SPOKEN[m] for m in (IMPORTANCE, MAGNITUDE)]
-    end = float(np.floor(rows["left"].min() * 10) / 10)
-    columns = ["round", "tuning", "how", "left", "score", "floor", "passed", "heads", "mlps", "phase"]
-    base = alt.Chart(rows.reindex(columns=columns)).encode(
-        x=alt.X("left:Q", title="left", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[1, min(0.9, end)])),
-        color=alt.Color(
-            "how:N",
-            title=None,
-            scale=alt.Scale(domain=how, range=[LINES[0], LINES[2]]),
-            legend=alt.Legend(orient="top"),
-        ),
-        detail="tuning:N",
-        tooltip=[
-            "tuning:N",
-            "round:Q",
-            alt.Tooltip("left:Q", format=".1%"),
-            alt.Tooltip("score:Q", format=".3f"),
-            alt.Tooltip("floor:Q", format=".3f"),
-            "heads:Q",
-            alt.Tooltip("mlps:Q", title="MLPs"),
-            "phase:N",
-        ],
-    )  # fmt: skip
-    y = alt.Y("score:Q", title="score on the search set", scale=alt.Scale(zero=False, padding=6))
-    went = base.transform_filter(alt.datum.passed)
-    lines = went.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=y, order="round:Q")
-    dots = went.mark_circle(size=10, opacity=0.7).encode(y=y)
-    failed = base.transform_filter(~alt.datum.passed).mark_point(shape=CROSS, size=30, strokeWidth=1.4)
-    floors = rows.drop_duplicates(["tuning", "floor"])[["tuning", "floor"]].dropna()
-    floor = alt.Chart(floors).mark_rule(color=INK, strokeDash=[3, 3], strokeWidth=0.7, opacity=0.6).encode(y="floor:Q")
-    layers = (floor, lines, dots, failed.encode(y=y, color=alt.value(MARK)))
-    return alt.layer(*layers).properties(width=250, height=160, title=quoted(task))
 
 
 def unfinished(tables: Tables) -> str:
@@ -259,52 +237,7 @@ def stopped(tables: Tables) -> list[str]:
     ]
 
 
-def points(tables: Tables, single: bool) -> list[str]:
+@says(of="convergence", single=True)
+def calm_points(tables: Tables) -> list[str]:
     """Where all searches are done: what is not stands at the top of the page."""
-    return convergence_points(tables)[1] if single else []
-
-
-SECTIONS = {
-    "Searches": (
-        chart(
-            "trajectories",
-            "How each search went",
-            "The dashed line is the target. Right, the KL of the hard mask of exact size on held-out texts: a dot for each "
-            "look during the gradient steps and for each exchange after them. Lines of one size that end at different heights "
-            "are searches that have not all converged.",
-            trajectories_chart,
-            per_model=True,
-        ),
-        table(
-            "convergence",
-            "Have they converged?",
-            "KL from the full model on all held-out texts, over the searches of one size. Spread between seeds is claimed only "
-            "among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it.",
-            convergence_table,
-            per_model=True,
-        ),
-    ),
-    "Pruning": (
-        chart(
-            "rounds",
-            "Score against what is left",
-            "One line per seed: units for s-pruning, weights for m-pruning. Dashed lines are the thresholds of the seeds; red "
-            "crosses are rounds that fell below and were taken back.",
-            rounds_chart,
-        ),
-        chart(
-            "importance",
-            "Importance scores at the start",
-            "How many units score how much before anything is removed. A heap near zero is many units that could go with "
-            "equal right, so that chance decides which do.",
-            importance_chart,
-        ),
-        chart(
-            "importance-rounds",
-            "Importance scores over the rounds",
-            "The line is the median of what is left, the bands hold half and nine tenths of it. Where scores of heads are "
-            "divided by their layer's norm, they rise when a layer has fewer.",
-            importance_rounds_chart,
-        ),
-    ),
-}
+    return convergence_points(tables)[1]

@@ -8,8 +8,8 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import full_model, judged, subnetworks
-from corewood.report.html import Formats, html_table, nats, share, significant, whole
-from corewood.report.items import chart, table
+from corewood.report.html import html_table, share
+from corewood.report.items import chart, says, table
 from corewood.report.style import (
     GREENS,
     INK,
@@ -21,9 +21,11 @@ from corewood.report.style import (
     case_colour,
     in_rows,
     order_of_cases,
+    ordered,
     percent,
     share_axis,
     shown,
+    tips,
     where,
 )
 from corewood.report.words import largest, listed, name, pct, span
@@ -37,16 +39,16 @@ def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([full_model(accuracy), subnetworks(accuracy)])
 
 
+@chart("Subnetworks", "spread", "Subnetworks on every case", of="spread")  # figure 2 and 12 of the Heuristic Core
 def spread_chart(tables: Tables) -> Any:
-    """Figure 2 and 12 of the Heuristic Core: every subnetwork on every case."""
-    if "spread" not in tables:
-        return None
+    """Each dot is a subnetwork, the grey bar their range, the red tick the full model. Dots that lie together in domain and
+    apart on a case are subnetworks that only look alike."""
     found = subnetworks(tables["accuracy"]).copy()
     found["where"], found["part"] = where(found), found["target"].map(percent)
     whole = tables["spread"].copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
     order = order_of_cases(whole)
-    y = alt.Y("where:N", scale=alt.Scale(domain=order), title=None)
+    y = ordered(alt.Y, "where", order)
     x = share_axis(alt.X, "value", "accuracy")
     columns = ["where", "subnetwork", "n", "value", "low", "high", "agreement"]
     range_columns = ["where", "min", "max", "full", "mean", "range"]
@@ -61,37 +63,28 @@ def spread_chart(tables: Tables) -> Any:
             dots.encode(
                 y=y,
                 x=x,
-                tooltip=[
-                    alt.Tooltip("where:N", title="case"),
-                    "subnetwork:N",
-                    alt.Tooltip("value:Q", title="accuracy", format=".3f"),
-                    alt.Tooltip("low:Q", format=".3f"),
-                    alt.Tooltip("high:Q", format=".3f"),
-                    alt.Tooltip("agreement:Q", title="agrees with full", format=".3f"),
-                    "n:Q",
-                ],
+                tooltip=tips(
+                    "case = where:N | subnetwork:N | accuracy = value:Q .3f | low:Q .3f | high:Q .3f | "
+                    "agrees with full = agreement:Q .3f | n:Q"
+                ),
             ),
             ticks.encode(
                 y=y,
                 x=alt.X("full:Q"),
-                tooltip=[
-                    alt.Tooltip("where:N", title="case"),
-                    alt.Tooltip("full:Q", title="full model", format=".3f"),
-                    alt.Tooltip("mean:Q", title="mean of subnetworks", format=".3f"),
-                    alt.Tooltip("range:Q", format=".3f"),
-                ],
+                tooltip=tips("case = where:N | full model = full:Q .3f | mean of subnetworks = mean:Q .3f | range:Q .3f"),
             ),
         )
         panels.append(alt.layer(*layers).properties(width=320, height=alt.Step(17), title=part))
     return in_rows(panels)
 
 
+@chart("Subnetworks", "same-in-domain", "The same in domain, different outside", of="spread accuracy")
 def same_in_domain_chart(tables: Tables) -> Any:
-    """Every subnetwork: in-domain accuracy against its mean over the challenge cases."""
+    """One point per subnetwork. A column of points above each other has one in-domain accuracy and many kinds of behaviour."""
     rows = compared(tables["accuracy"])
     inside = rows[rows["domain"] == "in-domain"].set_index("subnetwork")["value"]
     cases = judged(rows[rows["domain"] == "challenge"])
-    if cases.empty or "spread" not in tables:
+    if cases.empty:
         return None
     kinds = cases.assign(kind=("cases whose answer is " + cases["gold"]).where(cases["gold"] != "mixed", "cases"))
     table = kinds.groupby(["subnetwork", "target", "kind"], sort=False)["value"].mean().reset_index()
@@ -109,20 +102,65 @@ def same_in_domain_chart(tables: Tables) -> Any:
             color=alt.Color("size:N", title=None, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])),
             shape=alt.Shape("size:N", title=None, scale=alt.Scale(domain=sizes)),
             column=alt.Column("kind:N", title=None),
-            tooltip=[
-                "subnetwork:N",
-                alt.Tooltip("inside:Q", title="in domain", format=".3f"),
-                alt.Tooltip("value:Q", title="cases, mean", format=".3f"),
-            ],
+            tooltip=tips("subnetwork:N | in domain = inside:Q .3f | cases, mean = value:Q .3f"),
         )
         .properties(width=300, height=240)
     )
 
 
+@chart("Subnetworks", "profiles", "One by one", of="spread")  # figure 3
+def profiles_chart(tables: Tables) -> Any:
+    """A row is a subnetwork, a column a case. Rows that differ in pattern generalise to different cases."""
+    table = judged(compared(tables["accuracy"])).copy()
+    table["where"] = where(table)
+    order = order_of_cases(table)
+    rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
+    step = 26 if len(order) <= 24 else 20
+    base = alt.Chart(table[["subnetwork", "where", "value", "low", "high", "n"]]).encode(
+        x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
+        y=ordered(alt.Y, "subnetwork", rows),
+        tooltip=tips("subnetwork:N | case = where:N | accuracy = value:Q .3f | low:Q .3f | high:Q .3f | n:Q"),
+    )
+    scale = alt.Scale(domain=[0, 1], range=GREENS)
+    legend = alt.Legend(format=PERCENT, orient="top", gradientLength=220)
+    cells = base.mark_rect(stroke="white").encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
+    return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
+
+
+@chart("Subnetworks", "differences", "Which differences are real", of="differences variance spread")
+def differences_chart(tables: Tables) -> Any:
+    """Green: how far subnetworks of one sparsity lie apart. Red: how far equally good ones would, because the examples are
+    a sample. Beside each bar: pairs whose answers differ by more than chance (McNemar's exact test, Holm's correction over
+    all pairs and cases)."""
+    keys = ["target", "dataset", "case"]
+    tested = tables["differences"].groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()
+    domains = tables["spread"][[*keys, "domain", "group"]]
+    table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
+    table["where"], table["part"] = where(table), table["target"].map(percent)
+    order = order_of_cases(table)
+    table["text"] = table["real"].astype(str) + " of " + table["pairs"].astype(str)
+    y = ordered(alt.Y, "where", order)
+    shown_there = tips(
+        "case = where:N | std over seeds = std:Q .3f | of it by sampling = noise_std:Q .3f | "
+        "beyond sampling = true_std:Q .3f | noise, share of variance = noise_share:Q .2f | "
+        "pairs that differ for real = text:N | n:Q"
+    )
+    panels = []
+    for part in map(percent, shown(table["target"])):
+        base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=shown_there)
+        bars = base.mark_bar(color=GREENS[2], height=11).encode(
+            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT))
+        )
+        noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
+        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
+        panels.append((bars + noise + label).properties(width=300, height=alt.Step(17), title=part))
+    return in_rows(panels)
+
+
+@chart("Subnetworks", "sparsity", "Accuracy against sparsity", of="spread")  # figure 4
 def sparsity_chart(tables: Tables) -> Any:
-    """Figure 4: accuracy against sparsity, mean and range over seeds; 0 is the full model."""
-    if "spread" not in tables:
-        return None
+    """Lines join the means over seeds, bars span from the worst to the best. Click a name to see it alone; shift-click
+    adds."""
     table = tables["spread"].copy()
     start = table.drop_duplicates(["dataset", "case"]).assign(target=0.0)
     for column in ("mean", "min", "max"):
@@ -138,83 +176,16 @@ def sparsity_chart(tables: Tables) -> Any:
     )
     lines = base.mark_line(point=True, strokeWidth=2).encode(
         y=share_axis(alt.Y, "mean", "accuracy, mean over seeds"),
-        tooltip=[
-            alt.Tooltip("where:N", title="case"),
-            alt.Tooltip("target:Q", title="sparsity", format=PERCENT),
-            alt.Tooltip("mean:Q", format=".3f"),
-            alt.Tooltip("min:Q", format=".3f"),
-            alt.Tooltip("max:Q", format=".3f"),
-            alt.Tooltip("subnetworks:Q"),
-        ],
+        tooltip=tips("case = where:N | sparsity = target:Q .0% | mean:Q .3f | min:Q .3f | max:Q .3f | subnetworks:Q"),
     )
     bars = base.mark_rule(strokeWidth=1).encode(y="min:Q", y2="max:Q")
     return (bars + lines).add_params(chosen).properties(width=560, height=330)
 
 
-def profiles_chart(tables: Tables) -> Any:
-    """Figure 3: one row per subnetwork, one column per case."""
-    if "spread" not in tables:
-        return None
-    table = judged(compared(tables["accuracy"])).copy()
-    table["where"] = where(table)
-    order = order_of_cases(table)
-    rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
-    step = 26 if len(order) <= 24 else 20
-    base = alt.Chart(table[["subnetwork", "where", "value", "low", "high", "n"]]).encode(
-        x=alt.X("where:N", scale=alt.Scale(domain=order), title=None, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
-        y=alt.Y("subnetwork:N", scale=alt.Scale(domain=rows), title=None),
-        tooltip=[
-            "subnetwork:N",
-            alt.Tooltip("where:N", title="case"),
-            alt.Tooltip("value:Q", title="accuracy", format=".3f"),
-            alt.Tooltip("low:Q", format=".3f"),
-            alt.Tooltip("high:Q", format=".3f"),
-            "n:Q",
-        ],
-    )
-    scale = alt.Scale(domain=[0, 1], range=GREENS)
-    legend = alt.Legend(format=PERCENT, orient="top", gradientLength=220)
-    cells = base.mark_rect(stroke="white").encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
-    return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
-
-
-def differences_chart(tables: Tables) -> Any:
-    """How much of the spread over seeds is more than sampling noise, and how many pairs differ for real."""
-    if not {"differences", "variance", "spread"} <= set(tables):
-        return None
-    keys = ["target", "dataset", "case"]
-    tested = tables["differences"].groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()
-    domains = tables["spread"][[*keys, "domain", "group"]]
-    table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
-    table["where"], table["part"] = where(table), table["target"].map(percent)
-    order = order_of_cases(table)
-    table["text"] = table["real"].astype(str) + " of " + table["pairs"].astype(str)
-    y = alt.Y("where:N", scale=alt.Scale(domain=order), title=None)
-    tips = [
-        alt.Tooltip("where:N", title="case"),
-        alt.Tooltip("std:Q", title="std over seeds", format=".3f"),
-        alt.Tooltip("noise_std:Q", title="of it by sampling", format=".3f"),
-        alt.Tooltip("true_std:Q", title="beyond sampling", format=".3f"),
-        alt.Tooltip("noise_share:Q", title="noise, share of variance", format=".2f"),
-        alt.Tooltip("text:N", title="pairs that differ for real"),
-        "n:Q",
-    ]
-    panels = []
-    for part in map(percent, shown(table["target"])):
-        base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=tips)
-        bars = base.mark_bar(color=GREENS[2], height=11).encode(
-            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT))
-        )
-        noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
-        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
-        panels.append((bars + noise + label).properties(width=300, height=alt.Step(17), title=part))
-    return in_rows(panels)
-
-
+@chart("Subnetworks", "ablated-values", "What stands in for a removed unit", of="ablated_values")
 def ablated_values_chart(tables: Tables) -> Any:
-    """The same masks with different values in place of what was removed."""
-    if "ablated_values" not in tables:
-        return None
+    """The same masks with the mean, with zero, with another example's value in place of what was removed. Lines join one
+    mask."""
     table = judged(tables["ablated_values"]).copy()
     table["kind"] = ("cases: " + table["gold"]).where(table["domain"] == "challenge", "in domain")
     mean = table.groupby(["subnetwork", "target", "ablate", "kind"], sort=False)["value"].mean().reset_index()
@@ -223,9 +194,9 @@ def ablated_values_chart(tables: Tables) -> Any:
     panels = []
     for part in map(percent, shown(mean["target"])):
         base = alt.Chart(mean[mean["part"] == part]).encode(
-            x=alt.X("ablate:N", scale=alt.Scale(domain=values), title=None, axis=alt.Axis(labelAngle=0)),
+            x=ordered(alt.X, "ablate", values, axis=alt.Axis(labelAngle=0)),
             y=share_axis(alt.Y, "value", "accuracy, mean over cases"),
-            tooltip=["subnetwork:N", "ablate:N", "kind:N", alt.Tooltip("value:Q", format=".3f")],
+            tooltip=tips("subnetwork:N | ablate:N | kind:N | value:Q .3f"),
         )
         lines = base.mark_line(opacity=0.35, color=GREENS[4]).encode(detail="subnetwork:N")
         dots = base.mark_circle(size=45, opacity=0.8, color=GREENS[4])
@@ -237,11 +208,33 @@ def ablated_values_chart(tables: Tables) -> Any:
     return alt.vconcat(*panels)
 
 
-def subnetwork_table(tables: Tables) -> str | None:
-    """One row per subnetwork."""
-    if "sizes" not in tables:
+@table("Subnetworks", "spread-table", "Every case in numbers", of="spread")  # tables 5 and 7
+def spread_table(tables: Tables) -> str | None:
+    """Over the subnetworks of one sparsity."""
+    table = judged(tables["spread"]).copy()
+    table["case"], table["sparsity"] = where(table), table["target"].map(percent)
+    columns = ["sparsity", "case", "gold", "full", "min", "max", "mean", "std", "n"]
+    return html_table(table[columns], {"gold": "right answer"})
+
+
+@table("Subnetworks", "size-effect", "Accuracy and size", of="size_effect")
+def size_effect_table(tables: Tables) -> str | None:
+    """Where subnetworks of one sparsity differ in size, how far their accuracy goes with it: Spearman's rho, and the
+    variance a line explains. The 20 smallest p, uncorrected."""
+    table = tables["size_effect"].dropna(subset="rho").copy()
+    if table.empty:
         return None
-    accuracy = pd.concat([full_model(tables["accuracy"]), subnetworks(tables["accuracy"])])
+    table = table.sort_values("p", kind="stable").head(20)
+    table["sparsity"] = table["target"].map(percent)
+    table["currency"] = table["currency"].map({"units_share": "units", "encoder_share": "encoder parameters"})
+    columns = ["sparsity", "dataset", "case", "currency", "smallest", "largest", "rho", "p", "explained"]
+    return html_table(table[columns], {"explained": "variance explained"})
+
+
+@table("Subnetworks", "subnetworks", "All subnetworks", of="sizes")
+def subnetwork_table(tables: Tables) -> str | None:
+    """A click on a heading sorts."""
+    accuracy = compared(tables["accuracy"])
     cases = judged(accuracy)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
     kept = ["target", "seed", "held_kl", "heads", "mlps", "units", "encoder_share", "all_share"]
@@ -250,50 +243,10 @@ def subnetwork_table(tables: Tables) -> str | None:
     table["in domain"], table["agrees with full"], table["KL"] = inside["value"], inside["agreement"], inside["kl"]
     if len(challenge):
         table["cases, mean"], table["worst case"] = challenge.mean(), challenge.min()
-    shares = ("target", "encoder_share", "all_share", "in domain", "agrees with full", "cases, mean", "worst case")
-    formats: Formats = dict.fromkeys(kept, whole) | dict.fromkeys(shares, share) | dict.fromkeys(("KL", "held_kl"), nats)
-    names = {
-        "target": "sparsity",
-        "held_kl": "held-out KL",
-        "mlps": "MLPs",
-        "encoder_share": "encoder",
-        "all_share": "parameters",
-    }
     if tables["sizes"]["nested"].any():
         table["nested"] = tables["sizes"].set_index("subnetwork")["nested"].map({True: "yes", False: "no"})
-    return html_table(table.reset_index(), formats, names)
-
-
-def spread_table(tables: Tables) -> str | None:
-    """Tables 5 and 7: min, max, mean, std per case and sparsity."""
-    if "spread" not in tables:
-        return None
-    table = judged(tables["spread"]).copy()
-    table["case"], table["sparsity"] = where(table), table["target"].map(percent)
-    columns = ["sparsity", "case", "gold", "full", "min", "max", "mean", "std", "n"]
-    formats = dict.fromkeys(("full", "min", "max", "mean", "std"), share) | {"n": whole}
-    return html_table(table[columns], formats, {"full": "full model", "gold": "right answer"})
-
-
-def size_effect_table(tables: Tables) -> str | None:
-    """Where subnetworks of one sparsity differ in size: how far accuracy goes with it."""
-    if "size_effect" not in tables:
-        return None
-    table = tables["size_effect"].dropna(subset="rho").copy()
-    if table.empty:
-        return None
-    table = table.sort_values("p", kind="stable").head(20)
-    table["sparsity"] = table["target"].map(percent)
-    table["currency"] = table["currency"].map({"units_share": "units", "encoder_share": "encoder parameters"})
-    columns = ["sparsity", "dataset", "case", "currency", "smallest", "largest", "rho", "p", "explained"]
-    formats: Formats = {
-        "smallest": share,
-        "largest": share,
-        "explained": share,
-        "rho": "{:+.2f}".format,
-        "p": significant,
-    }
-    return html_table(table[columns], formats, {"explained": "variance explained"})
+    shares = dict.fromkeys(("in domain", "agrees with full", "cases, mean", "worst case"), share)
+    return html_table(table.reset_index(), formats=shares)
 
 
 def headline(tables: Tables, model: str) -> str | None:
@@ -317,6 +270,12 @@ def headline(tables: Tables, model: str) -> str | None:
         f"Subnetworks of {model} that are equal in domain differ by up to {100 * widest['range_same']:.0f} points "
         f"on a challenge case, “{name(widest)}”."
     )
+
+
+@says(of="spread", single=True)
+def sparsity_points(tables: Tables) -> list[str]:
+    spread = tables["spread"]
+    return [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
 
 
 def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
@@ -355,10 +314,23 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     return [text, verdict]
 
 
+@says(of="spread", single=False)
+def models_point(tables: Tables) -> list[str]:
+    said = []
+    for (task, way, target), part in tables["spread"].groupby(["task", "way", "target"], sort=False):
+        cases = judged(part)
+        cases = cases[(cases["domain"] == "challenge") & cases["range_same"].notna()]
+        if len(cases):
+            widest = largest(cases, cases["range_same"])
+            gap = f"up to {100 * widest['range_same']:.0f} points on “{name(widest)}”"
+            what = f"“{task}”, {percent(float(str(target)))} by {way}"
+            said.append(f"{what}: subnetworks of one model that are equal in domain differ by {gap}.")
+    return said
+
+
+@says(of="spread differences")
 def difference_point(tables: Tables) -> list[str]:
     """How many of the differences between seeds are more than chance."""
-    if "differences" not in tables:
-        return []
     tests = judged(tables["differences"])
     inside = tests[tests["dataset"] == "validation"]
     cases = tests[tests["dataset"] != "validation"]
@@ -370,86 +342,3 @@ def difference_point(tables: Tables) -> list[str]:
     return [
         f"{text} than chance; in domain, {int(inside['real'].sum())} of {len(inside)} do (McNemar's test, Holm's correction)."
     ]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    if "spread" not in tables:
-        return []
-    spread = tables["spread"]
-    if single:
-        each = [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
-        return [*each, *difference_point(tables)]
-    said = []
-    for (task, way, target), part in spread.groupby(["task", "way", "target"], sort=False):
-        cases = judged(part)
-        cases = cases[(cases["domain"] == "challenge") & cases["range_same"].notna()]
-        if len(cases):
-            widest = largest(cases, cases["range_same"])
-            gap = f"up to {100 * widest['range_same']:.0f} points on “{name(widest)}”"
-            what = f"“{task}”, {percent(float(str(target)))} by {way}"
-            said.append(f"{what}: subnetworks of one model that are equal in domain differ by {gap}.")
-    return [*said, *difference_point(tables)]
-
-
-SECTIONS = {
-    "Subnetworks": (
-        chart(
-            "spread",
-            "Subnetworks on every case",
-            "Each dot is a subnetwork, the grey bar their range, the red tick the full model. Dots that lie together in "
-            "domain and apart on a case are subnetworks that only look alike.",
-            spread_chart,
-            per_model=True,
-        ),
-        chart(
-            "same-in-domain",
-            "The same in domain, different outside",
-            "One point per subnetwork. A column of points above each other has one in-domain accuracy and many kinds of "
-            "behaviour.",
-            same_in_domain_chart,
-            per_model=True,
-        ),
-        chart(
-            "profiles",
-            "One by one",
-            "A row is a subnetwork, a column a case. Rows that differ in pattern generalise to different cases.",
-            profiles_chart,
-            per_model=True,
-        ),
-        chart(
-            "differences",
-            "Which differences are real",
-            "Green: how far subnetworks of one sparsity lie apart. Red: how far equally good ones would, because the "
-            "examples are a sample. Beside each bar: pairs whose answers differ by more than chance (McNemar's exact test, "
-            "Holm's correction over all pairs and cases).",
-            differences_chart,
-            per_model=True,
-        ),
-        chart(
-            "sparsity",
-            "Accuracy against sparsity",
-            "Lines join the means over seeds, bars span from the worst to the best. Click a name to see it alone; "
-            "shift-click adds.",
-            sparsity_chart,
-            per_model=True,
-        ),
-        chart(
-            "ablated-values",
-            "What stands in for a removed unit",
-            "The same masks with the mean, with zero, with another example's value in place of what was removed. Lines join "
-            "one mask.",
-            ablated_values_chart,
-            per_model=True,
-        ),
-        table("spread-table", "Every case in numbers", "Over the subnetworks of one sparsity.", spread_table, per_model=True),
-        table(
-            "size-effect",
-            "Accuracy and size",
-            "Where subnetworks of one sparsity differ in size, how far their "
-            "accuracy goes with it: Spearman's rho, and the variance a line explains. The 20 smallest p, uncorrected.",
-            size_effect_table,
-            per_model=True,
-        ),
-        table("subnetworks", "All subnetworks", "A click on a heading sorts.", subnetwork_table, per_model=True),
-    ),
-}

@@ -18,8 +18,6 @@ INK, PALE, MARK = "#22302a", "#d9ded9", "#b5472f"
 GREENS = ["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"]
 LINES = ["#1f5d3f", "#b5472f", "#c98a1b", "#3f6fa3", "#7a4f9a", "#5f8f2f", "#a83e6c", "#2f8f8f", "#8a6a4f", "#55606b"]
 PERCENT = ".0%"
-
-
 PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
 
 
@@ -85,6 +83,35 @@ def where(table: pd.DataFrame) -> pd.Series:
 def share_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str) -> Any:
     """From 0 to 100 %, always: a cut axis makes small differences look large."""
     return channel(f"{field}:Q", title=title, axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1]))
+
+
+def ordered(channel: Any, field: str, order: Iterable[str], **options: Any) -> Any:
+    """Names in the order given, without a title unless one is."""
+    return channel(f"{field}:N", scale=alt.Scale(domain=list(order)), **{"title": None, **options})
+
+
+def coloured(field: str, names: Iterable[str], colours: list[str] = LINES) -> alt.Color:
+    """A colour a name, with a legend above."""
+    scale = alt.Scale(domain=list(names), range=colours)
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+
+
+def unit_places(units: list[str], **axis: Any) -> dict[str, Any]:
+    """Layers upwards, heads across, the MLPs as one more column."""
+    return {
+        "x": ordered(alt.X, "unit", units, title="head", axis=alt.Axis(labelAngle=0, **axis)),
+        "y": alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(**axis)),
+    }
+
+
+def tips(fields: str) -> list[alt.Tooltip]:
+    """What a pointer shows: `n:Q | mean:Q .3f | kept by = count:Q`, with a format and a title where one is wanted."""
+    made = []
+    for field in fields.split(" | "):
+        title, _, rest = field.rpartition(" = ")
+        name, _, form = rest.partition(" ")
+        made.append(alt.Tooltip(name, **({"title": title} if title else {}), **({"format": form} if form else {})))
+    return made
 
 
 def case_colour(order: list[str]) -> alt.Color:

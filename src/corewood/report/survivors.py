@@ -8,9 +8,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.report.html import html_table, significant, whole
-from corewood.report.items import chart, table
-from corewood.report.style import GREENS, INK, LINES, Tables, in_rows
+from corewood.report.html import FORMATS, HEADINGS, Format, html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import GREENS, INK, LINES, Tables, in_rows, ordered, tips, unit_places
 from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
 from corewood.report.words import agreement, between, quoted, two_digits
 
@@ -20,10 +20,10 @@ ROOM = 31  # pixels a cell needs for two lines of numbers
 LIKELY = 0.05  # p below it
 
 
+@chart("Survivors", "survivors", "Which units survive", of="survivors")  # figures 1 and 6 to 14
 def survivors_chart(tables: Tables) -> Any:
-    """Figures 1 and 6 to 14: one panel per task and way; ways that are shown model by model have a chart of their own."""
-    if "survivors" not in tables:
-        return None
+    """Left: in what share of seeds a head or MLP survives. Right: what share of its weights does. The mean, and below it
+    the standard deviation over seeds."""
     rows = tables["survivors"]
     prune = first_prune(rows)
     shown = set(tables["frequencies"]["way"]) if "frequencies" in tables else set()
@@ -54,10 +54,10 @@ def chosen(rows: pd.DataFrame, task: str, method: str, prune: str) -> pd.DataFra
     return found
 
 
+@chart("Survivors", "over-tasks", "Over all tasks", of="survivors")  # figure 15
 def over_tasks_chart(tables: Tables) -> Any:
-    """Figure 15."""
-    if "survivors" not in tables:
-        return None
+    """Left: in how many tasks a unit survives, mean ± standard deviation over seeds. Dark units are needed whatever the
+    task is."""
     rows = tables["survivors"]
     units = chosen(rows, ALL_TASKS, IMPORTANCE, first_prune(rows))
     weights = chosen(rows, ALL_TASKS, MAGNITUDE, "weights")
@@ -68,10 +68,9 @@ def over_tasks_chart(tables: Tables) -> Any:
     return in_rows(panels) if panels else None
 
 
+@chart("Survivors", "survivors-alone", "Heads alone, MLPs alone", of="survivors")  # appendix B
 def alone_chart(tables: Tables) -> Any:
-    """Appendix B: heads and MLPs that survive when they are pruned by themselves."""
-    if "survivors" not in tables:
-        return None
+    """What survives when only heads, or only MLPs, are pruned: two searches in one grid."""
     rows = tables["survivors"]
     panels = []
     for task in tasks_of(tables):
@@ -96,9 +95,8 @@ def grid(rows: pd.DataFrame, title: str, scale: tuple[float, float] = (0, 1)) ->
     data["text"] = [number(m, most) for m in rows["mean"]]
     data["spread"] = ["" if pd.isna(s) else f"±{number(s, most)}" for s in rows["std"]]
     base = alt.Chart(data).encode(
-        x=alt.X("unit:N", scale=alt.Scale(domain=columns), title="head", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("layer:O", title="layer", sort="descending"),
-        tooltip=["layer:O", "unit:N", *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")), "seeds:Q"],
+        **unit_places(columns),
+        tooltip=tips("layer:O | unit:N | mean:Q .3f | std:Q .3f | seeds:Q"),
     )
     colours = alt.Scale(domain=[low, most], range=GREENS)
     legend = alt.Legend(orient="bottom", tickMinStep=1 if most > 1 else 0.05)
@@ -122,10 +120,40 @@ def number(value: float, most: float) -> str:
     return f"{value:.1f}" if most > 1 else f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
 
 
-def pairs_chart(tables: Tables) -> Any:
-    """Every two seeds of a task: Jaccard index and Cohen's kappa, beside chance."""
-    if "stability_pairs" not in tables:
+@table("Stability", "stability", "Do seeds keep the same units?", of="stability")
+def stability_table(tables: Tables) -> str | None:
+    """Fleiss' kappa is 1 where they do. Chance: random masks of the same sizes, scattered over the model or with as many
+    units in each layer; p is the share of them that agree as much. Cochran's Q asks another question: whether seeds keep
+    equally many."""
+    table = tables["stability"].copy()
+    if table.empty:
         return None
+    table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})
+    table["prune"] = table["prune"].map({"both": "both", "heads": "heads alone", "mlps": "MLPs alone"})
+    table["size"] = [
+        f"{low} to {high} of {n}".replace(" ", "\u00a0")
+        for low, high, n in zip(table["smallest"], table["largest"], table["units"], strict=True)
+    ]
+    table["way"] = [spoken(sized(w, t)) for w, t in zip(table["way"], table["target"], strict=True)]
+    table["over"] = table["over"].where(table["over"] != "searches", "searches of " + table["tuning"].astype(str))
+    columns = ["task", "way", "prune", "over", "kind", "masks", "size"]
+    columns += ["fleiss", "fleiss_expected", "fleiss_p", "fleiss_expected_layers", "fleiss_p_layers"]
+    columns += ["survivors", "survivors_expected", "survivors_p", "survivors_expected_layers", "survivors_p_layers", "q_p"]
+    names = {"prune": "pruned", "over": "seeds of", "masks": "seeds", "size": "kept"}
+    names |= {"fleiss": "Fleiss' kappa", "survivors": "super-survivors", "q_p": "same sizes? (Cochran's Q, p)"}
+    formats: dict[str, Format] = {"fleiss": two_digits}
+    for column in columns[8:]:
+        what = column.partition("_")[2]
+        if what and column != "q_p":
+            names[column] = HEADINGS.get(what, what)
+            formats[column] = two_digits if column.startswith("fleiss_expected") else FORMATS["p"]
+    return html_table(table[columns], names, formats)
+
+
+@chart("Stability", "pairs", "Seeds two by two", of="stability_pairs")
+def pairs_chart(tables: Tables) -> Any:
+    """A dot is two seeds of a task. Dark circles share more than random masks of their sizes would (Holm's correction over
+    a task's pairs); the tick is what chance gives."""
     rows = tables["stability_pairs"]
     rows = first_way(rows)
     panels = []
@@ -143,7 +171,7 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
     names = {True: "more than chance (Holm)", False: "could be chance"}
     data = rows[["task", "one", "other", "shared", "shared_expected", measure, f"{measure}_expected", "p_holm"]].round(4)
     data["is"] = rows["real"].map(names)
-    y = alt.Y("task:N", scale=alt.Scale(domain=tasks), title=None)
+    y = ordered(alt.Y, "task", tasks)
     low = min(0.0, float(rows[measure].min()))
     x = alt.X(f"{measure}:Q", title=title, scale=alt.Scale(domain=[low, 1]))
     dots = alt.Chart(data).mark_point(filled=True, size=50, opacity=0.75).encode(
@@ -152,53 +180,19 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
         color=alt.Color("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=[GREENS[4], LINES[2]]),
                         legend=alt.Legend(orient="top", labelLimit=300)),
         shape=alt.Shape("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=["circle", "diamond"])),
-        tooltip=[
-            alt.Tooltip("one:N", title="seed"),
-            alt.Tooltip("other:N", title="and seed"),
-            *(alt.Tooltip(f"{c}:Q", format=".3g") for c in ("shared", "shared_expected", measure, "p_holm")),
-        ],
+        tooltip=tips(
+            f"seed = one:N | and seed = other:N | shared:Q .3g | shared_expected:Q .3g | {measure}:Q .3g | p_holm:Q .3g"
+        ),
     )  # fmt: skip
     chance = data.groupby("task", sort=False)[f"{measure}_expected"].mean().round(4).rename("chance").reset_index()
     ticks = alt.Chart(chance).mark_tick(color=INK, thickness=2, size=14).encode(
-        y=y, x="chance:Q", tooltip=["task:N", alt.Tooltip("chance:Q", title="by chance", format=".3f")]
+        y=y, x="chance:Q", tooltip=tips("task:N | by chance = chance:Q .3f")
     )  # fmt: skip
     return (dots + ticks).properties(width=350, height=max(40, 20 * len(tasks)))
 
 
-def stability_table(tables: Tables) -> str | None:
-    if "stability" not in tables:
-        return None
-    table = tables["stability"].copy()
-    if table.empty:
-        return None
-    table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})
-    table["prune"] = table["prune"].map({"both": "both", "heads": "heads alone", "mlps": "MLPs alone"})
-    table["size"] = [
-        f"{low} to {high} of {n}".replace(" ", "\u00a0")
-        for low, high, n in zip(table["smallest"], table["largest"], table["units"], strict=True)
-    ]
-    table["way"] = [spoken(sized(w, t)) for w, t in zip(table["way"], table["target"], strict=True)]
-    table["over"] = table["over"].where(table["over"] != "searches", "searches of " + table["tuning"].astype(str))
-    columns = ["task", "way", "prune", "over", "kind", "masks", "size"]
-    columns += ["fleiss", "fleiss_expected", "fleiss_p", "fleiss_expected_layers", "fleiss_p_layers"]
-    columns += ["survivors", "survivors_expected", "survivors_p", "survivors_expected_layers", "survivors_p_layers", "q_p"]
-    formats: dict[str, Any] = dict.fromkeys(columns[5:], significant) | {"masks": whole, "survivors": whole}
-    del formats["size"]
-    formats |= dict.fromkeys((c for c in columns if c.startswith("fleiss") and "_p" not in c), two_digits)
-    names = {
-        "prune": "pruned", "over": "seeds of", "masks": "seeds", "size": "kept",
-        "fleiss": "Fleiss' kappa", "fleiss_expected": "by chance",
-        "fleiss_p": "p", "fleiss_expected_layers": "by chance, same layers", "fleiss_p_layers": "p, same layers",
-        "survivors": "super-survivors", "survivors_expected": "by chance", "survivors_p": "p",
-        "survivors_expected_layers": "by chance, same layers", "survivors_p_layers": "p, same layers",
-        "q_p": "same sizes? (Cochran's Q, p)",
-    }  # fmt: skip
-    return html_table(table[columns], formats, names)
-
-
+@says(of="stability")
 def stability_point(tables: Tables) -> list[str]:
-    if "stability" not in tables:
-        return []
     rows = tables["stability"]
     rows = first_way(rows[rows["kind"] == "head"]).dropna(subset="fleiss")
     if rows.empty:
@@ -217,50 +211,3 @@ def stability_point(tables: Tables) -> list[str]:
         f"{text}. That is more than chance (p < {LIKELY:g}) on {above} of {len(rows)} tasks, and on {layers} beside masks "
         "with as many heads in each layer."
     ]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return stability_point(tables)
-
-
-SECTIONS = {
-    "Survivors": (
-        chart(
-            "survivors",
-            "Which units survive",
-            "Left: in what share of seeds a head or MLP survives. Right: what share of its weights does. The mean, and below "
-            "it the standard deviation over seeds.",
-            survivors_chart,
-        ),
-        chart(
-            "over-tasks",
-            "Over all tasks",
-            "Left: in how many tasks a unit survives, mean ± standard deviation over seeds. Dark units are needed whatever the "
-            "task is.",
-            over_tasks_chart,
-        ),
-        chart(
-            "survivors-alone",
-            "Heads alone, MLPs alone",
-            "What survives when only heads, or only MLPs, are pruned: two searches in one grid.",
-            alone_chart,
-        ),
-    ),
-    "Stability": (
-        table(
-            "stability",
-            "Do seeds keep the same units?",
-            "Fleiss' kappa is 1 where they do. Chance: random masks of the same sizes, scattered over the model or with as "
-            "many units in each layer; p is the share of them that agree as much. Cochran's Q asks another question: whether "
-            "seeds keep equally many.",
-            stability_table,
-        ),
-        chart(
-            "pairs",
-            "Seeds two by two",
-            "A dot is two seeds of a task. Dark circles share more than random masks of their sizes would (Holm's correction "
-            "over a task's pairs); the tick is what chance gives.",
-            pairs_chart,
-        ),
-    ),
-}

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.tickets import KEYS
-from corewood.report.html import html_table, share, whole
-from corewood.report.items import chart, table
+from corewood.report.html import html_table, share
+from corewood.report.items import chart, says, table
 from corewood.report.searches import stopped
-from corewood.report.style import GREENS, INK, LINES, MARK, PALE, PERCENT, Tables, in_rows
+from corewood.report.style import GREENS, INK, MARK, PALE, PERCENT, Tables, coloured, in_rows, ordered, tips
 from corewood.report.ways import (
     ACROSS,
     IMPORTANCE,
@@ -70,19 +70,22 @@ def lowest_shown(values: pd.Series) -> float:
     return min(0.0, float(np.floor(known.min() * 10) / 10)) if len(known) else 0.0
 
 
+@chart("Tickets", "tickets", "Good, random and bad subnetworks", of="tickets")  # figure 2
 def tickets_chart(tables: Tables) -> Any:
-    """Figure 2."""
+    """Bars are means over seeds, thin lines one standard deviation, dots single seeds; s is importance pruning of heads and
+    MLPs, m magnitude pruning of weights. The dark line in its grey band is the full model ± one standard deviation, the
+    dashed one the majority class: dark bars that reach the band are winning tickets."""
     return ticket_panels(tables, pruning_ways(tables))
 
 
+@chart("Tickets", "super-survivors", "Super-survivors alone", of="tickets")  # figure 17
 def super_survivors_chart(tables: Tables) -> Any:
-    """Figure 17."""
+    """The same for the units that survive with every seed, for as many that survive least (bad), and for as many of the
+    others (random). Where all three retrain alike, what survives is not what the task needs."""
     return ticket_panels(tables, [SUPER])
 
 
 def ticket_panels(tables: Tables, ways: list[str]) -> Any:
-    if "tickets" not in tables:
-        return None
     rows = of_tickets(tables["tickets"])
     if not rows["way"].isin(ways).any():
         return None
@@ -105,31 +108,20 @@ def ticket_panel(summary: pd.DataFrame, scores: pd.DataFrame, ways: list[str]) -
     metric = str(summary["metric"].iloc[0])
     y = alt.Y("mean:Q", title=METRICS.get(metric, metric), scale=alt.Scale(domain=[bottom, 1]))
     place = {
-        "x": alt.X("which:N", scale=alt.Scale(domain=order), title=None, axis=alt.Axis(labelAngle=-35)),
+        "x": ordered(alt.X, "which", order, axis=alt.Axis(labelAngle=-35)),
         "xOffset": alt.XOffset("state:N", scale=alt.Scale(domain=list(STATES))),
     }
     columns = ["which", "state", "mean", "std", "low", "high", "seeds", "undefined"]
     data = drawn[columns].dropna(subset="mean")
     bars = alt.Chart(data).mark_bar(opacity=0.85).encode(
         y=y,
-        color=alt.Color(
-            "state:N",
-            title=None,
-            scale=alt.Scale(domain=list(OF_STATE), range=list(OF_STATE.values())),
-            legend=alt.Legend(orient="top"),
-        ),
-        tooltip=[
-            alt.Tooltip("which:N", title="ticket"),
-            "state:N",
-            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")),
-            "seeds:Q",
-            "undefined:Q",
-        ],
+        color=coloured("state", OF_STATE, list(OF_STATE.values())),
+        tooltip=tips("ticket = which:N | state:N | mean:Q .3f | std:Q .3f | seeds:Q | undefined:Q"),
         **place,
     )  # fmt: skip
     spread = alt.Chart(data.dropna(subset="std")).mark_rule(color=INK, strokeWidth=1.3).encode(y="low:Q", y2="high:Q", **place)
     dots = alt.Chart(single).mark_circle(size=9, color=INK, opacity=0.55).encode(
-        y="value:Q", tooltip=["which:N", "state:N", "tuning:N", alt.Tooltip("value:Q", format=".3f")], **place
+        y="value:Q", tooltip=tips("which:N | state:N | tuning:N | value:Q .3f"), **place
     )  # fmt: skip
     title = alt.Title(quoted(summary["task"].iloc[0]), subtitle=stays(drawn, ways), subtitleColor=INK)
     layers = [*full_and_majority(summary), bars, spread, dots]
@@ -153,7 +145,7 @@ def full_and_majority(summary: pd.DataFrame) -> list[Any]:
         layers.append(alt.Chart(data).mark_rule(color=INK, strokeWidth=1.5).encode(y="mean:Q", tooltip=tip))
     majority = summary[summary["way"] == "majority"].dropna(subset="mean")[["mean"]].round(4)
     if len(majority):
-        tip = [alt.Tooltip("mean:Q", title="majority class", format=".3f")]
+        tip = tips("majority class = mean:Q .3f")
         layers.append(alt.Chart(majority).mark_rule(color=MARK, strokeDash=[5, 4]).encode(y="mean:Q", tooltip=tip))
     return layers
 
@@ -180,42 +172,11 @@ def totals(tables: Tables) -> dict[str, float]:
     return found
 
 
-def stays_chart(tables: Tables) -> Any:
-    """Appendix B: how many heads and MLPs stay when both are pruned, or one kind alone."""
-    if "sizes" not in tables:
-        return None
-    rows = tables["sizes"]
-    rows = rows[(rows["target"] == 0) & (rows["ticket"] == "good") & rows["way"].isin([IMPORTANCE, MAGNITUDE])]
-    if rows.empty:
-        return None
-    total = totals(tables)
-    rows = rows.assign(mode=rows["prune"].map(MODES))
-    rows["head_share"] = rows["heads"] / total["head"] if "heads" in rows else np.nan
-    rows["mlp_share"] = rows["mlps"] / total["mlp"] if "mlps" in rows else np.nan
-    titles = {"head_share": "heads that stay", "mlp_share": "MLPs that stay", "encoder_share": "encoder weights that stay"}
-    shown = {field: title for field, title in titles.items() if rows[field].notna().any()}
-    modes = [m for m in MODES.values() if m in set(rows["mode"])]
-    return alt.hconcat(*(stays_panel(rows, field, shown[field], modes, i == 0) for i, field in enumerate(shown)))
-
-
-def stays_panel(rows: pd.DataFrame, field: str, title: str, modes: list[str], names: bool) -> Any:
-    grouped = rows.dropna(subset=field).groupby(["task", "mode"], sort=False)[field]
-    table = grouped.agg(mean="mean", std="std", seeds="count").reset_index()
-    table["low"], table["high"] = (table["mean"] - table["std"]).clip(0, 1), (table["mean"] + table["std"]).clip(0, 1)
-    tasks = list(dict.fromkeys(rows["task"]))
-    base = alt.Chart(table.round(4)).encode(
-        y=alt.Y("task:N", scale=alt.Scale(domain=tasks), title=None, axis=alt.Axis(labels=names, ticks=names)),
-        yOffset=alt.YOffset("mode:N", scale=alt.Scale(domain=modes)),
-        color=alt.Color(
-            "mode:N", title=None, scale=alt.Scale(domain=modes, range=LINES), legend=alt.Legend(orient="top", labelLimit=300)
-        ),
-        tooltip=["task:N", "mode:N", *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("mean", "std")), "seeds:Q"],
-    )
-    dots = base.mark_circle(size=48, opacity=1).encode(
-        x=alt.X("mean:Q", title=title, axis=alt.Axis(format=PERCENT, tickCount=5), scale=alt.Scale(domain=[0, 1]))
-    )
-    spread = base.transform_filter("isValid(datum.std)").mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
-    return (spread + dots).properties(width=240, height=max(60, len(tasks) * (8 + 9 * len(modes))))
+@table("Tickets", "scores-table", "All tickets in numbers", of="tickets")  # table 3
+def scores_table(tables: Tables) -> str | None:
+    """Mean ± standard deviation over seeds, in each task's own metric. A star: reaches the full model less one standard
+    deviation. A dagger: see the remarks below."""
+    return wide(tables, table_rows(tables["tickets"]))
 
 
 def table_rows(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -274,20 +235,13 @@ def wide(tables: Tables, rows: Mapping[str, pd.DataFrame], average: bool = False
         if average and len(tasks) > 1:
             line[AVERAGE] = MISSING if means.isna().any() else f"{means.mean():.3f}".replace("-", "\u2212")
         lines.append(line)
-    return html_table(pd.DataFrame(lines), {})
+    return html_table(pd.DataFrame(lines))
 
 
-def scores_table(tables: Tables) -> str | None:
-    """Table 3."""
-    if "tickets" not in tables:
-        return None
-    return wide(tables, table_rows(tables["tickets"]))
-
-
+@table("Tickets", "bad-table", "How bad are bad ones?", of="tickets")  # table 2
 def bad_table(tables: Tables) -> str | None:
-    """Table 2."""
-    if "tickets" not in tables:
-        return None
+    """Bad subnetworks after retraining beside a model that knows nothing and one that was never pretrained. The average is
+    over tasks, each counting the same, and only given where no task is missing."""
     every = table_rows(tables["tickets"])
     names = {
         "majority class": "majority class",
@@ -299,10 +253,9 @@ def bad_table(tables: Tables) -> str | None:
     return wide(tables, rows, average=True) if len(rows) > 1 else None
 
 
+@table("Tickets", "longer-table", "Bad ones, retrained for longer", of="tickets")  # appendix D
 def longer_table(tables: Tables) -> str | None:
-    """Appendix D: bad subnetworks retrained for longer; 0 epochs are those of the study."""
-    if "tickets" not in tables:
-        return None
+    """If these rows rise, bad subnetworks only learn more slowly; if not, they lack something."""
     summary = tables["tickets"]
     bad = summary[(summary["way"] == IMPORTANCE) & (summary["ticket"] == "bad") & (summary["state"] == "retrained")]
     if not (bad["epochs"] > 0).any():
@@ -314,30 +267,11 @@ def longer_table(tables: Tables) -> str | None:
     return wide(tables, rows, average=True)
 
 
-def notes_table(tables: Tables) -> str | None:
-    """What to know about scores, and which are no numbers."""
-    rows = notes_of(tables)
-    if rows.empty:
-        return None
-    rows = rows.assign(
-        who=rows["way"].map(spoken).where(rows["way"] != "full", "full model")
-        + (": " + rows["ticket"] + " " + rows["state"]).where(rows["way"].isin(list(SPOKEN)), ""),
-        which=rows["prune"].map({"heads": "heads alone", "mlps": "MLPs alone"}).fillna(""),
-    )
-    grouped = rows.groupby(["task", "note", "who", "which"], sort=False)
-    table = grouped.agg(scores=("note", "size"), value=("value", "first")).reset_index()
-    lines = []
-    for (task, note), part in table.groupby(["task", "note"], sort=False):
-        whom = [f"{w}{' (' + a + ')' if a else ''}" for w, a in zip(part["who"], part["which"], strict=True)]
-        counts = [f"{name} × {n}" if n > 1 else name for name, n in zip(whom, part["scores"], strict=True)]
-        lines.append({"task": task, "what": note, "scores": part["scores"].sum(), "whose": "; ".join(counts)})
-    return html_table(pd.DataFrame(lines), {"scores": whole})
-
-
+@table("Tickets", "in-good", "How much of bad is good", of="sizes")
 def in_good_table(tables: Tables) -> str | None:
-    """How much of random and bad tickets is in the good one, beside what a random draw would have."""
-    if "sizes" not in tables:
-        return None
+    """Where pruning keeps more than half, bad subnetworks must be filled up from the good one. Random ones share what
+    chance gives; the less a bad one shares, the fairer the comparison. Counterparts of super-survivors are drawn from the
+    other units, as far as they go."""
     rows = tables["sizes"]
     rows = of_tickets(rows[rows["way"] != "full"])
     rows = rows[rows["ticket"] != "good"].copy()
@@ -362,7 +296,64 @@ def in_good_table(tables: Tables) -> str | None:
         "heads_in_good": "its heads in good", "heads_chance": "by chance", "mlps_in_good": "its MLPs in good",
         "mlps_chance": "by chance", "in_good": "all of it in good", "chance": "by chance",
     }  # fmt: skip
-    return html_table(table, dict.fromkeys(fields, share), names)
+    return html_table(table, names, dict.fromkeys(fields, share))
+
+
+@table("Tickets", "notes", "Remarks on scores", of="scores")
+def notes_table(tables: Tables) -> str | None:
+    """Scores that are no numbers, or that stand for something else; how many there are, and whose."""
+    rows = notes_of(tables)
+    if rows.empty:
+        return None
+    rows = rows.assign(
+        who=rows["way"].map(spoken).where(rows["way"] != "full", "full model")
+        + (": " + rows["ticket"] + " " + rows["state"]).where(rows["way"].isin(list(SPOKEN)), ""),
+        which=rows["prune"].map({"heads": "heads alone", "mlps": "MLPs alone"}).fillna(""),
+    )
+    grouped = rows.groupby(["task", "note", "who", "which"], sort=False)
+    table = grouped.agg(scores=("note", "size"), value=("value", "first")).reset_index()
+    lines = []
+    for (task, note), part in table.groupby(["task", "note"], sort=False):
+        whom = [f"{w}{' (' + a + ')' if a else ''}" for w, a in zip(part["who"], part["which"], strict=True)]
+        counts = [f"{name} × {n}" if n > 1 else name for name, n in zip(whom, part["scores"], strict=True)]
+        lines.append({"task": task, "what": note, "scores": part["scores"].sum(), "whose": "; ".join(counts)})
+    return html_table(pd.DataFrame(lines))
+
+
+@chart("Tickets", "stays", "How much stays", of="sizes")  # appendix B
+def stays_chart(tables: Tables) -> Any:
+    """Mean ± standard deviation over seeds. Heads and MLPs pruned together are fewer in weights than either pruned alone if
+    the two can stand in for each other."""
+    rows = tables["sizes"]
+    rows = rows[(rows["target"] == 0) & (rows["ticket"] == "good") & rows["way"].isin([IMPORTANCE, MAGNITUDE])]
+    if rows.empty:
+        return None
+    total = totals(tables)
+    rows = rows.assign(mode=rows["prune"].map(MODES))
+    rows["head_share"] = rows["heads"] / total["head"] if "heads" in rows else np.nan
+    rows["mlp_share"] = rows["mlps"] / total["mlp"] if "mlps" in rows else np.nan
+    titles = {"head_share": "heads that stay", "mlp_share": "MLPs that stay", "encoder_share": "encoder weights that stay"}
+    shown = {field: title for field, title in titles.items() if rows[field].notna().any()}
+    modes = [m for m in MODES.values() if m in set(rows["mode"])]
+    return alt.hconcat(*(stays_panel(rows, field, shown[field], modes, i == 0) for i, field in enumerate(shown)))
+
+
+def stays_panel(rows: pd.DataFrame, field: str, title: str, modes: list[str], names: bool) -> Any:
+    grouped = rows.dropna(subset=field).groupby(["task", "mode"], sort=False)[field]
+    table = grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    table["low"], table["high"] = (table["mean"] - table["std"]).clip(0, 1), (table["mean"] + table["std"]).clip(0, 1)
+    tasks = list(dict.fromkeys(rows["task"]))
+    base = alt.Chart(table.round(4)).encode(
+        y=ordered(alt.Y, "task", tasks, axis=alt.Axis(labels=names, ticks=names)),
+        yOffset=alt.YOffset("mode:N", scale=alt.Scale(domain=modes)),
+        color=coloured("mode", modes),
+        tooltip=tips("task:N | mode:N | mean:Q .3f | std:Q .3f | seeds:Q"),
+    )
+    dots = base.mark_circle(size=48, opacity=1).encode(
+        x=alt.X("mean:Q", title=title, axis=alt.Axis(format=PERCENT, tickCount=5), scale=alt.Scale(domain=[0, 1]))
+    )
+    spread = base.transform_filter("isValid(datum.std)").mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
+    return (spread + dots).properties(width=240, height=max(60, len(tasks) * (8 + 9 * len(modes))))
 
 
 def tickets_of(tables: Tables, method: str, ticket: str, state: str) -> pd.DataFrame:
@@ -406,6 +397,7 @@ def headline(tables: Tables, model: str) -> str | None:
     return f"Good subnetworks of {model} retrain to the full model's score on {told}."
 
 
+@says(of="tickets")
 def winning_point(tables: Tables) -> list[str]:
     """Which tasks, and by how much where there is one."""
     parts, left_out = [], []
@@ -437,6 +429,7 @@ def winning_point(tables: Tables) -> list[str]:
     ]
 
 
+@says(of="tickets")
 def behind_point(tables: Tables) -> list[str]:
     """How far random and bad ones are from good ones."""
     told = []
@@ -457,6 +450,7 @@ def behind_point(tables: Tables) -> list[str]:
     return told
 
 
+@says(of="tickets")
 def kept_point(tables: Tables) -> list[str]:
     parts = []
     for method in pruning_ways(tables):
@@ -468,6 +462,7 @@ def kept_point(tables: Tables) -> list[str]:
     return [f"Of the encoder's weights, good subnetworks keep {joined(parts)}."] if parts else []
 
 
+@says(of="tickets")
 def super_point(tables: Tables) -> list[str]:
     good = tickets_of(tables, SUPER, "good", "retrained")
     if good.empty or "stability" not in tables:
@@ -494,6 +489,7 @@ def super_point(tables: Tables) -> list[str]:
     return [text + (f", and bad ones of their number are at {signed(100 * bad.mean())} beside them." if len(bad) else ".")]
 
 
+@says(of="tickets")
 def odd_point(tables: Tables) -> list[str]:
     """What a reader should not overlook."""
     parts = [*extremes(tables), *beaten(tables)]
@@ -543,6 +539,7 @@ def beaten(tables: Tables) -> list[str]:
     return [f"the full model does not beat the majority class on {names_of(lost)}: not counted above"] if lost else []
 
 
+@says(of="tickets")
 def basis_point(tables: Tables) -> list[str]:
     scores = tables["scores"]
     seeds = scores[scores["way"] == "full"].groupby("task")["tuning"].nunique()
@@ -553,72 +550,3 @@ def basis_point(tables: Tables) -> list[str]:
         return [f"All of this rests on one seed of {tasks}: how much another seed would change is not known."]
     number = between(seeds, 0)
     return [f"All of this rests on {number} seeds of fine-tuning, which are also what ± is taken over, and on {tasks}."]
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    if "tickets" not in tables:
-        return []
-    makers = (winning_point, behind_point, kept_point, super_point, odd_point, basis_point)
-    return [point for make in makers for point in make(tables)]
-
-
-SECTIONS = {
-    "Tickets": (
-        chart(
-            "tickets",
-            "Good, random and bad subnetworks",
-            "Bars are means over seeds, thin lines one standard deviation, dots single seeds; s is importance pruning of heads "
-            "and MLPs, m magnitude pruning of weights. The dark line in its grey band is the full model ± one standard "
-            "deviation, the dashed one the majority class: dark bars that reach the band are winning tickets.",
-            tickets_chart,
-        ),
-        chart(
-            "super-survivors",
-            "Super-survivors alone",
-            "The same for the units that survive with every seed, for as many that survive least (bad), and for as many of the "
-            "others (random). Where all three retrain alike, what survives is not what the task needs.",
-            super_survivors_chart,
-        ),
-        table(
-            "scores-table",
-            "All tickets in numbers",
-            "Mean ± standard deviation over seeds, in each task's own metric. A star: reaches the full model less one standard "
-            "deviation. A dagger: see the remarks below.",
-            scores_table,
-        ),
-        table(
-            "bad-table",
-            "How bad are bad ones?",
-            "Bad subnetworks after retraining beside a model that knows nothing and one that was never pretrained. The average "
-            "is over tasks, each counting the same, and only given where no task is missing.",
-            bad_table,
-        ),
-        table(
-            "longer-table",
-            "Bad ones, retrained for longer",
-            "If these rows rise, bad subnetworks only learn more slowly; if not, they lack something.",
-            longer_table,
-        ),
-        table(
-            "in-good",
-            "How much of bad is good",
-            "Where pruning keeps more than half, bad subnetworks must be filled up from the good one. Random ones share what "
-            "chance gives; the less a bad one shares, the fairer the comparison. Counterparts of super-survivors are drawn "
-            "from the other units, as far as they go.",
-            in_good_table,
-        ),
-        table(
-            "notes",
-            "Remarks on scores",
-            "Scores that are no numbers, or that stand for something else; how many there are, and whose.",
-            notes_table,
-        ),
-        chart(
-            "stays",
-            "How much stays",
-            "Mean ± standard deviation over seeds. Heads and MLPs pruned together are fewer in weights than either pruned "
-            "alone if the two can stand in for each other.",
-            stays_chart,
-        ),
-    ),
-}

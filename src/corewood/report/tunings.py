@@ -8,9 +8,9 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import judged
-from corewood.report.html import Formats, html_table, share, whole
-from corewood.report.items import chart, table
-from corewood.report.style import LINES, Tables, in_rows, percent, shown, where
+from corewood.report.html import html_table, share
+from corewood.report.items import chart, says, table
+from corewood.report.style import Tables, coloured, in_rows, ordered, percent, shown, tips, where
 from corewood.report.words import joined, quoted
 
 PARTS = {"between": "between fine-tunings", "within": "between searches of one"}
@@ -18,14 +18,14 @@ PARTS = {"between": "between fine-tunings", "within": "between searches of one"}
 
 def rows_of(tables: Tables) -> pd.DataFrame | None:
     """In domain and case by case, where both parts of the variance are known."""
-    if "tunings" not in tables:
-        return None
     rows = tables["tunings"].dropna(subset="within")
     return judged(rows).assign(where=lambda t: where(t)) if len(rows) else None
 
 
+@chart("Fine-tunings", "tunings", "What another fine-tuning changes, and what another search", of="tunings")
 def tunings_chart(tables: Tables) -> Any:
-    """Standard deviations of accuracy: what another fine-tuning changes, and what another search."""
+    """Standard deviations of accuracy, by the method of moments: between fine-tunings with different seeds, and between
+    searches in one of them. Where the first is longer, subnetworks differ because their models do."""
     rows = rows_of(tables)
     if rows is None:
         return None
@@ -39,36 +39,31 @@ def tunings_chart(tables: Tables) -> Any:
                 alt.Chart(data.round(4))
                 .mark_bar()
                 .encode(
-                    y=alt.Y("where:N", scale=alt.Scale(domain=list(dict.fromkeys(here["where"]))), title=None),
+                    y=ordered(alt.Y, "where", dict.fromkeys(here["where"])),
                     yOffset=alt.YOffset("part:N", scale=alt.Scale(domain=list(PARTS.values()))),
                     x=alt.X("std:Q", title="standard deviation of accuracy"),
-                    color=alt.Color(
-                        "part:N",
-                        title=None,
-                        scale=alt.Scale(domain=list(PARTS.values()), range=LINES),
-                        legend=alt.Legend(orient="top", labelLimit=300),
-                    ),
-                    tooltip=["where:N", "part:N", alt.Tooltip("std:Q", format=".3f"), "tunings:Q"],
+                    color=coloured("part", PARTS.values()),
+                    tooltip=tips("where:N | part:N | std:Q .3f | tunings:Q"),
                 )
                 .properties(width=330, height=20 * here["where"].nunique(), title=f"{quoted(task)}, {way}, {percent(target)}")
             )
     return in_rows(panels) if panels else None
 
 
+@table("Fine-tunings", "tunings-table", "The same in numbers", of="tunings")
 def tunings_table(tables: Tables) -> str | None:
-    if "tunings" not in tables:
-        return None
+    """Per way, size and case."""
     rows = judged(tables["tunings"])
     columns = ["task", "way", "target", "dataset", "case", "tunings", "subnetworks", "mean", "lowest", "highest"]
     columns += ["between", "within", "share", "full_std"]
-    shares = ("target", "mean", "lowest", "highest", "between", "within", "share", "full_std")
-    formats: Formats = dict.fromkeys(shares, share) | dict.fromkeys(("tunings", "subnetworks"), whole)
-    names = {"target": "sparsity", "tunings": "fine-tunings", "lowest": "lowest of a fine-tuning", "highest": "highest"}
-    names |= {"between": "std between fine-tunings", "within": "std between searches", "full_std": "std of full models"}
-    return html_table(rows[columns], formats, {**names, "share": "share of fine-tuning in the variance"})
+    names = {"tunings": "fine-tunings", "lowest": "lowest of a fine-tuning", "between": "std between fine-tunings"}
+    names |= {"within": "std between searches", "full_std": "std of full models"}
+    names["share"] = "share of fine-tuning in the variance"
+    return html_table(rows[columns], names, {"lowest": share, "highest": share})
 
 
-def points(tables: Tables, single: bool) -> list[str]:
+@says(of="tunings")
+def tunings_point(tables: Tables) -> list[str]:
     rows = rows_of(tables)
     if rows is None:
         return []
@@ -80,17 +75,3 @@ def points(tables: Tables, single: bool) -> list[str]:
     if not parts:
         return []
     return [f"Of the variance of accuracy on a case, fine-tuning holds {joined(parts)}, in the median; search holds the rest."]
-
-
-SECTIONS = {
-    "Fine-tunings": (
-        chart(
-            "tunings",
-            "What another fine-tuning changes, and what another search",
-            "Standard deviations of accuracy, by the method of moments: between fine-tunings with different seeds, and between "
-            "searches in one of them. Where the first is longer, subnetworks differ because their models do.",
-            tunings_chart,
-        ),
-        table("tunings-table", "The same in numbers", "Per way, size and case.", tunings_table),
-    ),
-}

@@ -9,9 +9,9 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import judged
-from corewood.report.html import html_table, whole
-from corewood.report.items import chart, table
-from corewood.report.style import INK, LINES, Tables, order_of_cases, percent, share_axis, shown, where
+from corewood.report.html import html_table
+from corewood.report.items import chart, says, table
+from corewood.report.style import INK, LINES, Tables, coloured, order_of_cases, percent, share_axis, shown, tips, where
 from corewood.report.words import joined, quoted, signed
 
 ORDER = ("l0", "importance", "magnitude", "given", "random", "full")  # of what is shown; ways that are not here come first
@@ -29,8 +29,6 @@ def in_order(ways: Iterable[str]) -> list[str]:
 
 def way_rows(tables: Tables) -> pd.DataFrame | None:
     """In domain and case by case, where answers are right or wrong: numbers as answers have no accuracy."""
-    if "ways" not in tables:
-        return None
     rows = tables["ways"]
     parts = [judged(part) for _, part in rows.groupby("task", sort=False)]
     if not parts:
@@ -40,7 +38,10 @@ def way_rows(tables: Tables) -> pd.DataFrame | None:
     return table.assign(how=table["way"].map(called))
 
 
-def methods_chart(tables: Tables) -> Any:
+@chart("Ways", "ways", "Ways of pruning at the same size", of="ways")
+def ways_chart(tables: Tables) -> Any:
+    """Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from L0 on the
+    same seeds and examples; a filled point's interval leaves out zero."""
     rows = way_rows(tables)
     if rows is None:
         return None
@@ -64,21 +65,15 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
     columns = ["where", "how", "value", "low", "high", "difference", "difference_low", "difference_high", "real", "n", "models"]
     base = alt.Chart(rows[columns].dropna(subset="value").round(4)).encode(
         yOffset=alt.YOffset("how:N", scale=alt.Scale(domain=how)),
-        color=alt.Color("how:N", title=None, scale=alt.Scale(domain=how, range=WAY_COLOURS), legend=alt.Legend(orient="top")),
-        tooltip=[
-            alt.Tooltip("where:N", title="case"),
-            alt.Tooltip("how:N", title="way"),
-            *(alt.Tooltip(f"{c}:Q", format=".3f") for c in ("value", "low", "high", "difference")),
-            alt.Tooltip("difference_low:Q", title="from", format=".3f"),
-            alt.Tooltip("difference_high:Q", title="to", format=".3f"),
-            alt.Tooltip("n:Q", title="examples"),
-            "models:Q",
-        ],
+        color=coloured("how", how, WAY_COLOURS),
+        tooltip=tips(
+            "case = where:N | way = how:N | value:Q .3f | low:Q .3f | high:Q .3f | difference:Q .3f | "
+            "from = difference_low:Q .3f | to = difference_high:Q .3f | examples = n:Q | models:Q"
+        ),
     )
-    height = 34 * len(order)
-    left, right = (
-        alt.Y("where:N", scale=alt.Scale(domain=order, paddingInner=0.3), title=None, axis=a) for a in (alt.Axis(), no_names())
-    )
+    height, no_names = 34 * len(order), alt.Axis(labels=False, ticks=False)
+    places = alt.Scale(domain=order, paddingInner=0.3)
+    left, right = (alt.Y("where:N", scale=places, title=None, axis=axis) for axis in (alt.Axis(), no_names))
     levels = base.mark_rule(strokeWidth=1.4).encode(y=left, x=alt.X("low:Q", title="accuracy"), x2="high:Q")
     dots = base.mark_circle(size=44, opacity=1).encode(y=left, x=share_axis(alt.X, "value", "accuracy"))
     others = base.transform_filter(alt.datum.how != "L0")
@@ -94,12 +89,9 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
     return alt.hconcat(*sides, title=title)
 
 
-def no_names() -> alt.Axis:
-    return alt.Axis(labels=False, ticks=False)
-
-
+@table("Ways", "ways-table", "The same in numbers", of="ways")
 def ways_table(tables: Tables) -> str | None:
-    """Accuracy with its interval; a star where the difference from L0 leaves out zero."""
+    """Accuracy in per cent [95 % interval]; a star where the interval of the difference from L0 leaves out zero."""
     rows = way_rows(tables)
     if rows is None:
         return None
@@ -121,7 +113,7 @@ def ways_table(tables: Tables) -> str | None:
                 star = "*" if row["real"] else ""
                 line[called(way)] = f"{100 * row['value']:.1f}{star} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
             lines.append(line)
-    return html_table(pd.DataFrame(lines), {"examples": whole, "models": whole})
+    return html_table(pd.DataFrame(lines))
 
 
 def headline(tables: Tables, model: str) -> str | None:
@@ -168,8 +160,9 @@ def judged_on(tables: Tables) -> tuple[pd.DataFrame, str]:
     return (challenge, "challenge cases") if len(challenge) else (whole, "validation set")
 
 
-def methods_point(tables: Tables) -> list[str]:
-    """On whole sets: which methods differ from L0 by more than their interval."""
+@says(of="ways")
+def ways_point(tables: Tables) -> list[str]:
+    """On whole sets: which ways differ from L0 by more than their interval."""
     rows, what = judged_on(tables)
     if rows.empty:
         return []
@@ -215,26 +208,3 @@ def counted(others: pd.DataFrame, total: int, what: str) -> str:
     if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
         return f"On {sets}, the methods cannot be told apart: every interval holds zero."
     return f"On {sets}, beside {called(base_of(others))} (intervals that leave out zero): {joined(parts)}."
-
-
-def points(tables: Tables, single: bool) -> list[str]:
-    return methods_point(tables)
-
-
-SECTIONS = {
-    "Ways": (
-        chart(
-            "methods",
-            "Ways of pruning at the same size",
-            "Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from L0 on "
-            "the same seeds and examples; a filled point's interval leaves out zero.",
-            methods_chart,
-        ),
-        table(
-            "methods-table",
-            "The same in numbers",
-            "Accuracy in per cent [95 % interval]; a star where the interval of the difference from L0 leaves out zero.",
-            ways_table,
-        ),
-    ),
-}
