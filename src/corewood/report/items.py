@@ -41,7 +41,7 @@ class Item:
 @dataclass(frozen=True)
 class Drawn:
     item: Item
-    content: Any
+    content: Any  # what Vega-Lite draws, or HTML
     model: str = ""  # whose it is, where there are several
 
 

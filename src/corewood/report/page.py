@@ -69,9 +69,9 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
     sections = draw(tables)
     (folder / "report.html").write_text(page(tables, about, sections), encoding="utf-8")
     (folder / "figures").mkdir()
-    for drawn in [d for items in sections.values() for d in items if not d.item.table]:
-        svg = vl_convert.vegalite_to_svg(drawn.content.to_json(validate=False), vl_version=VEGA_LITE)
-        path = folder / "figures" / drawn.item.name
+    for name, spec in charts(sections).items():
+        svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+        path = folder / "figures" / name
         path.with_suffix(".svg").write_text(svg, encoding="utf-8")
         path.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
         path.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
@@ -80,7 +80,6 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:
     here = files("corewood.report")
     found = finding(tables, str(about["model"]))
-    specs = {d.item.name: d.content.to_dict() for items in sections.values() for d in items if not d.item.table}
     script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
     parts = [
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d) for d in items)
@@ -96,9 +95,14 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         holes=holes(tables),
         contents=choice(sections) + contents(sections),
         sections="\n".join(parts),
-        specs=json.dumps(specs, ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
+        specs=json.dumps(charts(sections), ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
         script=script.replace("</script", "<\\/script"),
     )
+
+
+def charts(sections: Mapping[str, list[Drawn]]) -> dict[str, Any]:
+    """Name -> what Vega-Lite draws."""
+    return {d.item.name: d.content for items in sections.values() for d in items if not d.item.table}
 
 
 def finding(tables: Tables, model: str) -> Finding:
@@ -123,7 +127,8 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
             content = item(model.tables)
             if content is not None:
-                made[item.section].append(Drawn(named(item, model), content if item.table else styled(content), model.label))
+                shown = content if item.table else styled(content).to_dict()
+                made[item.section].append(Drawn(named(item, model), shown, model.label))
     return {section: items for section, items in made.items() if items}
 
 

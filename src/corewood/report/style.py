@@ -40,24 +40,19 @@ def percent(sparsity: float) -> str:
 
 
 def styled(chart: Any) -> Any:
-    return (
-        chart.configure(font="Helvetica, Arial, sans-serif", background="white")
-        .configure_axis(
-            gridColor="#e8ece8",
-            domainColor="#9aa59e",
-            tickColor="#9aa59e",
-            labelColor=INK,
-            labelFontSize=11,
-            labelLimit=260,
-            titleColor=INK,
-            titleFontSize=12,
-            titleFontWeight="normal",
-        )
-        .configure_legend(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelFontSize=11, labelLimit=240)
-        .configure_header(labelColor=INK, titleColor=INK, labelFontSize=12, labelFontWeight="bold")
-        .configure_view(stroke="#e1e6e1")
-        .configure_title(color=INK, fontSize=13, anchor="start")
-    )
+    """In one call: each copies the whole chart."""
+    return chart.configure(
+        font="Helvetica, Arial, sans-serif",
+        background="white",
+        axis=alt.AxisConfig(
+            gridColor="#e8ece8", domainColor="#9aa59e", tickColor="#9aa59e", labelColor=INK, labelFontSize=11, labelLimit=260,
+            titleColor=INK, titleFontSize=12, titleFontWeight="normal",
+        ),
+        legend=alt.LegendConfig(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelFontSize=11, labelLimit=240),
+        header=alt.HeaderConfig(labelColor=INK, titleColor=INK, labelFontSize=12, labelFontWeight="bold"),
+        view=alt.ViewConfig(stroke="#e1e6e1"),
+        title=alt.TitleConfig(color=INK, fontSize=13, anchor="start"),
+    )  # fmt: skip
 
 
 def order_of_cases(spread: pd.DataFrame) -> list[str]:
