@@ -25,6 +25,11 @@ EVERYTHING: dict[str, Any] = {
     "ablate_beside": ["zero", "resample"],
     "focus": ["swap", "if"],
 }
+# what a page says of a study that was made up
+ABOUT: dict[str, Any] = {
+    "title": "made up", "model": "bert", "study": {}, "labels": {}, "examples": {}, "notes": [], "versions": {},
+    "ablate": "zero", "job_seconds": 1,
+}  # fmt: skip
 
 
 def write_study(folder: Path, **changes: Any) -> Path:

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import small
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from corewood.report.page import draw
+from corewood.report.page import page as report_page
+from corewood.study.run import Outcome
 
 BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(
@@ -18,34 +23,45 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp("browser")
-    return small.run(small.write_study(folder, **small.EVERYTHING), folder / "store").report
+    return small.run(small.write_study(folder, **small.EVERYTHING), folder / "store")
+
+
+@pytest.fixture(scope="module")
+def report(outcome: Outcome) -> Path:
+    return outcome.report
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    quiet = ("background-networking", "component-update", "sync")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", *(f"--disable-{what}" for what in quiet)]
+        )
+        yield launched
+        launched.close()
+
+
+def drawn(browser: Browser, path: Path) -> tuple[Page, list[str], list[str]]:
+    """A page with all its charts, what it asked for, and what it complained of."""
+    page = browser.new_page(viewport={"width": 1160, "height": 900})
+    requests: list[str] = []
+    console: list[str] = []
+    page.on("request", lambda r: requests.append(r.url))
+    page.on("console", lambda m: console.append(m.text))
+    page.on("pageerror", lambda e: console.append(str(e)))
+    page.goto(f"file://{path}")
+    page.wait_for_function("document.querySelectorAll('.chart').length == document.querySelectorAll('[data-drawn]').length")
+    return page, requests, console
 
 
 @pytest.fixture
-def opened(report: Path) -> Iterator[tuple[Page, list[str], list[str]]]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=BROWSER,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ],
-        )
-        page = browser.new_page(viewport={"width": 1160, "height": 900})
-        requests: list[str] = []
-        console: list[str] = []
-        page.on("request", lambda r: requests.append(r.url))
-        page.on("console", lambda m: console.append(m.text))
-        page.on("pageerror", lambda e: console.append(str(e)))
-        page.goto(f"file://{report / 'report.html'}")
-        page.wait_for_function("document.querySelectorAll('.chart').length == document.querySelectorAll('[data-drawn]').length")
-        yield page, requests, console
-        browser.close()
+def opened(browser: Browser, report: Path) -> Iterator[tuple[Page, list[str], list[str]]]:
+    found = drawn(browser, report / "report.html")
+    yield found
+    found[0].close()
 
 
 def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, list[str], list[str]], report: Path) -> None:
@@ -104,3 +120,21 @@ def test_a_click_on_the_legend_picks_a_case(opened: tuple[Page, list[str], list[
     page.wait_for_timeout(300)
     assert page.locator("#chart-dynamics svg.marks").inner_html() != before
     assert page.locator(faded).count() > 0
+
+
+def test_a_reader_chooses_whose_charts_to_see(browser: Browser, outcome: Outcome, tmp_path: Path) -> None:
+    tables = {
+        name: pd.concat([table, table.assign(tuning=1)], ignore_index=True) if "tuning" in table else table
+        for name, table in outcome.tables.items()
+    }
+    (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, draw(tables)), encoding="utf-8")
+    page, _, console = drawn(browser, tmp_path / "report.html")
+    assert page.locator("#model option").all_inner_texts() == ["seed 0", "seed 1"]
+    for wanted, other in (("seed-0", "seed-1"), ("seed-1", "seed-0"), ("seed-0", "seed-1")):
+        page.select_option("#model", wanted.replace("-", " "))
+        assert page.locator(f"#chart-spread-{wanted} svg.marks").is_visible()
+        assert not page.locator(f"#chart-spread-{other}").is_visible()
+        assert page.locator(f"a[href='#spread-{wanted}']").is_visible()
+        assert not page.locator(f"a[href='#spread-{other}']").is_visible()
+    assert console == []
+    page.close()

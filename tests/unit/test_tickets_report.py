@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import small
 import vl_convert
 
 from corewood.analyse.methods import beside
@@ -243,10 +244,6 @@ class Made:
         }
 
 
-ABOUT: dict[str, Any] = {
-    "title": "made up", "model": "bert", "study": {}, "labels": {}, "examples": {}, "notes": [], "versions": {},
-    "ablate": "zero", "job_seconds": 1,
-}  # fmt: skip
 NEEDS = {
     "Pruning": ["rounds", "importance"],
     "Survivors": ["survivors"],
@@ -289,7 +286,7 @@ def test_every_item_is_drawn_and_becomes_a_picture() -> None:
     tables = Made(["if", "sts-b"], [1, 2], 2, 2).tables()
     drawn = draw(tables)
     assert {s: [d.item for d in found] for s, found in drawn.items()} == SECTIONS
-    specs = json.loads(page(tables, ABOUT, drawn).split('id="specs">')[1].split("</script>")[0])
+    specs = json.loads(page(tables, small.ABOUT, drawn).split('id="specs">')[1].split("</script>")[0])
     assert list(specs) == [d.item.name for found in drawn.values() for d in found if not d.item.table]
     for spec in specs.values():
         assert vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE).startswith("<svg")

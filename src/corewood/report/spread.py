@@ -305,8 +305,9 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
         verdict = f"{QUESTION} Yes: all {len(hard)} that the full model handles stay within three points of it, on average."
     else:
         worst = largest(lost, lost["full"] - lost["mean"])
+        lose = "loses" if len(lost) == 1 else "lose"
         verdict = (
-            f"{QUESTION} No: {len(lost)} of the {len(hard)} that the full model handles lose more "
+            f"{QUESTION} No: {len(lost)} of the {len(hard)} that the full model handles {lose} more "
             f"than three points on average, most of all “{name(worst)}” ({pct(worst['full'])} to {pct(worst['mean'])})."
         )
     if len(unable) and not hard.empty:
