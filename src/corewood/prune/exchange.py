@@ -24,7 +24,6 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
-from corewood.model.reference import Reference
 from corewood.model.resume import slim_variants, variants
 from corewood.model.slim import can_slim
 from corewood.spec import Ablation
@@ -37,23 +36,20 @@ LEAST = 2e-5  # and nats: below, there is nothing left to win
 PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
 BATCH = 32  # examples per backward pass
 ROW = ("kl", "examples", "held")
+ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
 SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
 TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Some of a sample, with the full model's logits; `kl_of` runs subnetworks on them."""
+    """Texts with the full model's logits and means; `kl_of` runs subnetworks on them."""
 
     model: Model
     examples: Encoded
     full: np.ndarray  # (example, class)
     means: Means
     ablate: Ablation
-
-    @classmethod
-    def of(cls, model: Model, sample: Encoded, reference: Reference, rows: np.ndarray, ablate: Ablation) -> Texts:
-        return cls(model, sample.take(rows), reference.logits[rows], reference.means, ablate)
 
     def __len__(self) -> int:
         return len(self.full)
@@ -132,11 +128,14 @@ class Exchanged:
     penalty: np.ndarray  # (unit,) how far closing it turned out worse than predicted
     held_rows: np.ndarray  # the held-out texts that are looked at each round,
     held_weights: np.ndarray  # and what each stands for
-    round: int = 0
     stale: int = 0  # rounds since held-out KL last fell
     failed: int = 0  # rounds since an exchange was made: the next one tries what is predicted next best
     done: bool = False
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # of the trajectory: kl, examples, held
+
+    @property
+    def round(self) -> int:
+        return len(self.rows)
 
     @classmethod
     def start(cls, mask: Mask, known: np.ndarray, held: Texts, rows: np.ndarray, weights: np.ndarray) -> Exchanged:
@@ -148,18 +147,14 @@ class Exchanged:
     def arrays(self) -> dict[str, np.ndarray]:
         numbers = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
         rows = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
-        same = {
-            name: getattr(self, name) for name in ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
-        }
-        return {**same, "numbers": numbers, "rows": rows}
+        return {name: getattr(self, name) for name in ARRAYS} | {"numbers": numbers, "rows": rows}
 
     @classmethod
     def from_arrays(cls, saved: Mapping[str, np.ndarray]) -> Exchanged:
-        best_held, *counts, done = saved["numbers"].tolist()
-        count, stale, failed = map(int, counts)
+        best_held, _, stale, failed, done = saved["numbers"].tolist()
         rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved["rows"].tolist())
-        same = {name: array for name, array in saved.items() if name not in ("numbers", "rows")}
-        return cls(**same, best_held=best_held, round=count, stale=stale, failed=failed, done=bool(done), rows=rows)
+        same = {name: saved[name] for name in ARRAYS}
+        return cls(**same, best_held=best_held, stale=int(stale), failed=int(failed), done=bool(done), rows=rows)
 
 
 def chosen(state: Exchanged, held: Texts) -> tuple[Mask, float]:
@@ -212,7 +207,6 @@ def exchange_round(
         known=known,
         seen=seen,
         penalty=penalty,
-        round=state.round + 1,
         stale=stale,
         failed=failed,
         done=stale >= PATIENCE or failed >= FAILURES,

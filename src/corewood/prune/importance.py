@@ -15,13 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from corewood.data.encode import Encoded, by_length
+from corewood.data.encode import Encoded, by_length, encode
+from corewood.data.labels import gold_classes
+from corewood.data.task import Split
 from corewood.errors import JobError
+from corewood.evaluate.metrics import score
+from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
 from corewood.prune.l0 import frozen
+from corewood.spec import Ablation
 from corewood.spec.ways import Importance, Prunes
 
 Judge = Callable[[Mask], float]
@@ -49,24 +54,21 @@ def importance_scores(
     """
     total = torch.zeros(mask.vector.size, dtype=torch.float64)
     start = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
+    alone = settings.per == "example"
     units, batches, done = model.units, 0, 0
     answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
-    with frozen(model, False):
+    with frozen(model, False), torch.enable_grad():
         for indices in by_length(examples.lengths, settings.batch):
-            shape = (len(indices), -1) if settings.per == "example" else (-1,)
-            gates = start.expand(shape).clone().requires_grad_()  # ([example,] unit)
-            with (
-                gated(model, Gates.from_vector(gates, units.layers, units.heads), settings.stand_in, means),
-                torch.enable_grad(),
-            ):
+            z = start.expand((len(indices), -1) if alone else (-1,)).clone().requires_grad_()  # ([example,] unit)
+            with gated(model, Gates.from_vector(z, units.layers, units.heads), settings.stand_in, means):
                 logits = model.net(**examples.batch(indices, model.device)).logits
-                losses = example_losses(logits, answers[indices])
-                (gradient,) = torch.autograd.grad(losses.sum() if settings.per == "example" else losses.mean(), gates)
-            total += (gradient.abs().sum(0) if settings.per == "example" else gradient.abs()).double().cpu()
+            losses = example_losses(logits, answers[indices])
+            (gradient,) = torch.autograd.grad(losses.sum() if alone else losses.mean(), z)
+            total += (gradient.abs().sum(0) if alone else gradient.abs()).double().cpu()
             batches += 1
             done += len(indices)
             progress(done, len(examples))
-    scores = (total / (len(examples) if settings.per == "example" else batches)).numpy()
+    scores = (total / (len(examples) if alone else batches)).numpy()
     if not np.isfinite(scores).all():
         raise JobError("importance: some gradients are not numbers; check the model's weights and the labels")
     return np.where(mask.vector, scores, np.nan)
@@ -128,7 +130,7 @@ class ImportanceSearch:
         self.scores.append(table[mask.vector])
         return ranked
 
-    def note(self, phase: str, mask: Mask, score: float, floor: float, passed: bool) -> None:
+    def note(self, phase: str, mask: Mask, score: float = np.nan, floor: float = np.nan, passed: bool = True) -> None:
         counts = {"heads": int(mask.heads.sum()), "mlps": int(mask.mlps.sum())}
         self.rows.append({"round": len(self.rows), "phase": phase, **counts, "score": score, "floor": floor, "passed": passed})
         self.progress(len(self.rows), len(self.rows) + 4)
@@ -140,7 +142,7 @@ class ImportanceSearch:
         mask = self.model.units.full()
         full = self.judge(mask)
         floor = self.settings.threshold * full
-        self.note("full", mask, full, floor, True)
+        self.note("full", mask, full, floor)
         step = self.heads_in(self.settings.heads_per_round)
         alone = self.heads_in(self.settings.heads_alone_per_round or self.settings.heads_per_round)
         phases = {
@@ -167,11 +169,11 @@ class ImportanceSearch:
     def to_size(self, heads: int, mlps: int) -> FoundUnits:
         """Down to exactly so many, in rounds: the fewer units, the more the ranking depends on which are left."""
         mask = self.model.units.full()
-        self.note("full", mask, np.nan, np.nan, True)
+        self.note("full", mask)
         while (left := int(mask.heads.sum()) - heads) + (mlps_left := int(mask.mlps.sum()) - mlps) > 0:
             step = min(left, self.heads_in(self.settings.heads_per_round))
             mask = without_least(mask, self.ranking(mask), step, min(mlps_left, 1))
-            self.note("size", mask, np.nan, np.nan, True)
+            self.note("size", mask)
         if not self.scores:  # nothing to remove
             self.ranking(mask)
         return self.found(mask)
@@ -193,9 +195,30 @@ def importance_search(
 ) -> FoundUnits:
     """`size` is (heads, MLPs) to keep; without it, the settings' sparsity or threshold decides."""
     search = ImportanceSearch(model, examples, gold, judge, settings, means, progress)
-    units = model.units
     if size is None and settings.sparsity is not None:
+        heads, mlps = model.units.layers * model.units.heads, model.units.layers
         stay = 1 - settings.sparsity
-        heads = round(stay * units.layers * units.heads) if prune != "mlps" else units.layers * units.heads
-        size = heads, round(stay * units.layers) if prune != "heads" else units.layers
+        size = round(stay * heads) if prune != "mlps" else heads, round(stay * mlps) if prune != "heads" else mlps
     return search.by_threshold(prune) if size is None else search.to_size(*size)
+
+
+def unit_judge(
+    model: Model, examples: Encoded, gold: np.ndarray, metric: str, ablate: Ablation = "zero", means: Means | None = None
+) -> Judge:
+    """How good a subnetwork is, as one number."""
+    return lambda mask: score(metric, logits_of(model, mask, examples, ablate, means), gold, draws=0).value
+
+
+def prune_units(
+    model: Model,
+    split: Split,
+    settings: Importance | None = None,
+    prune: Prunes = "both",
+    metric: str = "accuracy",
+    progress: Progress = no_progress,
+) -> FoundUnits:
+    """Heads and MLPs of a fine-tuned model by importance, on a labelled split: `.mask`, and how it was found."""
+    settings = settings or Importance.model_validate({})
+    examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
+    judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)
+    return importance_search(model, examples, gold, judge, settings, prune, None, model.means, progress)

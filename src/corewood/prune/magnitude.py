@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from corewood.data.encode import Encoded, encode
+from corewood.data.labels import gold_classes
+from corewood.data.task import Split
+from corewood.evaluate.metrics import score
+from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 from corewood.model.weights import WeightMask, encoder_weights
@@ -118,43 +124,49 @@ class FoundWeights:
 
 
 def magnitude_search(
-    model: Model,
-    judge: Judge,
-    settings: Magnitude,
-    keep: int | None = None,
-    progress: Progress = no_progress,
+    model: Model, judge: Judge, settings: Magnitude, keep: int | None = None, progress: Progress = no_progress
 ) -> FoundWeights:
     """Prune while the judged score stays at or above its floor; or, with `keep`, down to exactly that many weights."""
+    rows: list[dict[str, Any]] = []
     with pruner(model) as work:
         total = work.left
+
+        def note(score: float, floor: float, passed: bool = True) -> None:
+            left = work.left
+            row = {"round": len(rows), "weights": left, "share": left / total, "score": score, "floor": floor, "passed": passed}
+            rows.append(row)
+
         if keep is None and settings.sparsity is not None:
             keep = round(total * (1 - settings.sparsity))
         if keep is not None:
+            note(np.nan, np.nan)
             work.remove(total - keep)
-            score = judge()
-            unjudged = {"round": 0, "weights": total, "share": 1.0, "score": np.nan, "floor": np.nan, "passed": True}
-            row = {"round": 1, "weights": keep, "share": keep / total, "score": score, "floor": np.nan, "passed": True}
-            return FoundWeights(work.mask(), pd.DataFrame([unjudged, row]))
+            note(judge(), np.nan)
+            return FoundWeights(work.mask(), pd.DataFrame(rows))
         full = judge()
         floor = settings.threshold * full
-        rows = [{"round": 0, "weights": total, "share": 1.0, "score": full, "floor": floor, "passed": True}]
-        while rows[-1]["passed"] and work.left > 1:
+        note(full, floor)
+        while rows[-1]["passed"] and work.left > 1 and len(rows) <= settings.most_rounds:
             work.remove(max(1, round(settings.per_round * work.left)))
             score = judge()
-            passed = reaches(score, floor)
-            rows.append(
-                {
-                    "round": len(rows),
-                    "weights": work.left,
-                    "share": work.left / total,
-                    "score": score,
-                    "floor": floor,
-                    "passed": passed,
-                }
-            )
+            note(score, floor, reaches(score, floor))
             progress(len(rows), len(rows) + 1)
-            if len(rows) > settings.most_rounds:
-                break
         if not rows[-1]["passed"]:
             work.undo()
         return FoundWeights(work.mask(), pd.DataFrame(rows))
+
+
+def weight_judge(model: Model, examples: Encoded, gold: np.ndarray, metric: str) -> Judge:
+    return lambda: score(metric, logits_of(model, model.units.full(), examples), gold, draws=0).value
+
+
+def prune_weights(
+    model: Model,
+    split: Split,
+    settings: Magnitude | None = None,
+    metric: str = "accuracy",
+    progress: Progress = no_progress,
+) -> FoundWeights:
+    """Single weights of a fine-tuned model by magnitude: `.mask`, for `with cw.weights_masked(model, mask)`."""
+    judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)
+    return magnitude_search(model, judge, settings or Magnitude.model_validate({}), None, progress)
