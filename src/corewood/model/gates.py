@@ -10,8 +10,8 @@ the output of its last projection, before the residual add.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from corewood.errors import InputError
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 from corewood.spec import Ablation
 
 if TYPE_CHECKING:
@@ -44,11 +44,8 @@ class Gates:
     mlps: Tensor  # ([batch,] layer)
 
     @classmethod
-    def of(cls, mask: Mask, device: torch.device | str = "cpu") -> Gates:
-        return cls(
-            torch.tensor(mask.heads, dtype=torch.float32, device=device),
-            torch.tensor(mask.mlps, dtype=torch.float32, device=device),
-        )
+    def of(cls, mask: Mask | Masks, device: torch.device | str = "cpu") -> Gates:
+        return cls(*(torch.tensor(part, dtype=torch.float32, device=device) for part in (mask.heads, mask.mlps)))
 
     @classmethod
     def from_vector(cls, z: Tensor, layers: int, heads: int) -> Gates:
@@ -92,49 +89,50 @@ class Donors:
         return x[self.rows, self.columns]
 
 
-Ablated = Callable[[Tensor], Tensor | float]  # a unit's own values -> what stands in for them
-
-
-def gate_values(gate: Tensor, like: Tensor) -> Tensor:
-    """(feature,) or (batch, feature) -> something that multiplies (batch, token, feature)."""
-    return (gate if gate.dim() == 1 else gate[:, None, :]).to(like.dtype)
-
-
-def mix(x: Tensor, z: Tensor, ablated: Tensor | float) -> Tensor:
-    return x * z if isinstance(ablated, float) else torch.lerp(ablated, x, z)
+Change = Callable[[Tensor], Tensor | None]  # what units give, (batch, token, feature) -> what goes on in its place, if anything
+Ablated = Callable[[Tensor], Tensor | None]  # what units give -> what stands in for it; None for zero
 
 
 @contextmanager
-def hooked(model: Model, gates: Gates, heads_ablated: list[Ablated], mlps_ablated: list[Ablated]) -> Iterator[None]:
-    """Put a hook on every layer that has a gate below one (or one that learns); take them off at the end."""
+def hooked(model: Model, heads: Mapping[int, Change], mlps: Mapping[int, Change]) -> Iterator[None]:
+    """Inside, what the heads of a layer give, side by side, and what its MLP gives pass through these, by layer."""
 
-    def head_hook(layer: int) -> Callable[..., Any]:
-        z = gates.heads[..., layer, :].repeat_interleave(model.head_width, -1)  # ([batch,] head * width)
-
-        def hook(_module: torch.nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = args[0]  # (batch, token, head * width)
-            return (mix(x, gate_values(z, x), heads_ablated[layer](x)), *args[1:])
+    def first_argument(change: Change) -> Callable[..., Any]:
+        def hook(_module: torch.nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            changed = change(args[0])
+            return None if changed is None else (changed, *args[1:])
 
         return hook
-
-    def mlp_hook(layer: int) -> Callable[..., Any]:
-        z = gates.mlps[..., layer, None]  # ([batch,] 1)
-
-        def hook(_module: torch.nn.Module, _args: tuple[Any, ...], x: Tensor) -> Tensor:
-            return mix(x, gate_values(z, x), mlps_ablated[layer](x))
-
-        return hook
-
-    def needed(gate: Tensor) -> bool:
-        return gate.requires_grad or bool((gate < 1).any())
 
     with ExitStack() as stack:
-        for layer, (attention_out, mlp_out) in enumerate(zip(model.attention_outs, model.mlp_outs, strict=True)):
-            if needed(gates.heads[..., layer, :]):
-                stack.callback(attention_out.register_forward_pre_hook(head_hook(layer)).remove)
-            if needed(gates.mlps[..., layer]):
-                stack.callback(mlp_out.register_forward_hook(mlp_hook(layer)).remove)
+        for layer, change in heads.items():
+            stack.callback(model.attention_outs[layer].register_forward_pre_hook(first_argument(change)).remove)
+        for layer, change in mlps.items():
+            stack.callback(model.mlp_outs[layer].register_forward_hook(lambda _m, _a, x, change=change: change(x)).remove)
         yield
+
+
+def mixed(z: Tensor, ablated: Ablated) -> Change:
+    """`z` multiplies (batch, token, feature), and may put an axis before them."""
+
+    def change(x: Tensor) -> Tensor:
+        gate, stand_in = z.to(x.dtype), ablated(x)
+        return x * gate if stand_in is None else torch.lerp(stand_in, x, gate)
+
+    return change
+
+
+def closing(
+    model: Model, gates: Gates, ablated: tuple[list[Ablated], list[Ablated]], layers: Sequence[int]
+) -> AbstractContextManager[None]:
+    """Hooks on those of the layers that have a gate below one, or one that learns."""
+    found: tuple[dict[int, Change], dict[int, Change]] = {}, {}
+    for i in layers:
+        for kind, gate, width in ((0, gates.heads[..., i, :], model.head_width), (1, gates.mlps[..., i, None], 1)):
+            if gate.requires_grad or bool((gate < 1).any()):
+                z = gate.repeat_interleave(width, -1)  # ([batch,] feature)
+                found[kind][i] = mixed(z if z.dim() == 1 else z[:, None], ablated[kind][i])
+    return hooked(model, *found)
 
 
 @contextmanager
@@ -150,23 +148,22 @@ def gated(
         gates = Gates.of(mask, model.device)
     else:
         gates = mask
+    layers = range(model.units.layers)
     with ExitStack() as stack:
         if ablate == "resample":
             donors = Donors(seed)
             stack.callback(model.net.register_forward_pre_hook(donors.prepare, with_kwargs=True).remove)
-            heads_ablated: list[Ablated] = [donors.take] * model.units.layers
-            mlps_ablated = heads_ablated
+            ablated: tuple[list[Ablated], list[Ablated]] = [donors.take] * len(layers), [donors.take] * len(layers)
         else:
-            heads_ablated, mlps_ablated = ablated_values(model, ablate, means)
-        stack.enter_context(hooked(model, gates, heads_ablated, mlps_ablated))
+            ablated = ablated_values(model, ablate, means)
+        stack.enter_context(closing(model, gates, ablated, layers))
         yield model
 
 
 def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple[list[Ablated], list[Ablated]]:
     """Per layer, what stands in for heads and for the MLP, where it does not depend on the batch."""
-    layers = range(model.units.layers)
     if ablate == "zero":
-        nothing: list[Ablated] = [lambda _x: 0.0] * len(layers)
+        nothing: list[Ablated] = [lambda _x: None] * model.units.layers
         return nothing, nothing
     if ablate != "mean":
         raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
@@ -175,9 +172,5 @@ def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple
         raise InputError(
             "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
         )
-    head_means = means.heads.to(model.device).flatten(1)  # (layer, head * width)
-    mlp_means = means.mlps.to(model.device)
-    return (
-        [lambda x, a=head_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
-        [lambda x, a=mlp_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
-    )
+    heads, mlps = means.heads.to(model.device).flatten(1), means.mlps.to(model.device)  # (layer, feature)
+    return [lambda x, a=a: a.to(x.dtype) for a in heads], [lambda x, a=a: a.to(x.dtype) for a in mlps]  # type: ignore[misc]
