@@ -126,13 +126,19 @@ def closing(
     model: Model, gates: Gates, ablated: tuple[list[Ablated], list[Ablated]], layers: Sequence[int]
 ) -> AbstractContextManager[None]:
     """Hooks on those of the layers that have a gate below one, or one that learns."""
-    found: tuple[dict[int, Change], dict[int, Change]] = {}, {}
-    for i in layers:
-        for kind, gate, width in ((0, gates.heads[..., i, :], model.head_width), (1, gates.mlps[..., i, None], 1)):
+
+    def changes(gates: Tensor, width: int, ablated: list[Ablated]) -> dict[int, Change]:
+        """Of gates ([batch,] layer, unit) that have `width` features each."""
+        found = {}
+        for i in layers:
+            gate = gates[..., i, :]
             if gate.requires_grad or bool((gate < 1).any()):
                 z = gate.repeat_interleave(width, -1)  # ([batch,] feature)
-                found[kind][i] = mixed(z if z.dim() == 1 else z[:, None], ablated[kind][i])
-    return hooked(model, *found)
+                found[i] = mixed(z if z.dim() == 1 else z[:, None], ablated[i])
+        return found
+
+    heads, mlps = ablated
+    return hooked(model, changes(gates.heads, model.head_width, heads), changes(gates.mlps[..., None], 1, mlps))
 
 
 @contextmanager
