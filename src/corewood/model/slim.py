@@ -8,7 +8,7 @@ is not touched: the smaller tensors stand in for its own during a call (`torch.f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -31,15 +31,11 @@ def can_slim(model: Model, ablate: Ablation) -> bool:
 def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> Iterator[Callable[..., Any]]:
     """Gives a function that calls the model with a subnetwork's parameters alone."""
     parameters = slim_parameters(model, mask, ablate, means)
-    attributes = gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []
-    before = [(module, name, getattr(module, name)) for module, name, _ in attributes]
-    try:
-        for module, name, value in attributes:
-            setattr(module, name, value)
+    with ExitStack() as stack:
+        for module, name, width in widths(model, parameters):
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, width)
         yield lambda **inputs: functional_call(model.net, parameters, (), inputs)
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 @contextmanager
@@ -69,7 +65,7 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
             yield model
         return
     parameters = slim_parameters(model, mask, "zero", None, narrowest=1)
-    for module, name, width in gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []:
+    for module, name, width in widths(model, parameters):
         setattr(module, name, width)
     for name, value in parameters.items():
         owner, _, leaf = name.rpartition(".")
@@ -85,7 +81,7 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
 def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | None, narrowest: int = 0) -> dict[str, Tensor]:
     """By their names in the model, the parameters that differ from its own. A closed MLP has `narrowest` columns of zeros."""
     mask.check(model.units)
-    means = means or model.means
+    means = (means or model.means) if ablate == "mean" else None
     if ablate == "mean" and means is None:
         raise InputError("mean ablation needs mean activations: pass means, or ablate='zero'")
     row, width = model.family, model.head_width
@@ -111,7 +107,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
         if not kept.all():
             out_weight, out_bias = own(model.attention_outs[i])
             features = kept.repeat_interleave(width)  # (head * width,)
-            if means is not None and ablate == "mean":
+            if means is not None:
                 gone = means.heads[i].flatten().to(out_bias)
                 out_bias = out_bias + out_weight[:, ~features] @ gone[~features]
             stays, columns = features, out_weight[:, features]
@@ -125,7 +121,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
                 put(layer.get_submodule(path), weight[rows], bias[rows])
         if not mask.mlps[i]:
             weight, bias = own(model.mlp_outs[i])
-            stand_in = torch.zeros_like(bias) if means is None or ablate == "zero" else means.mlps[i].to(bias)
+            stand_in = torch.zeros_like(bias) if means is None else means.mlps[i].to(bias)
             left = max(narrowest, int(transposed))  # Conv1D cannot have width zero
             put(model.mlp_outs[i], torch.zeros_like(weight[:, :left]), stand_in)
             for path in row.mlp_in:
@@ -134,14 +130,10 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     return found
 
 
-def gpt2_widths(model: Model, parameters: dict[str, Tensor]) -> list[tuple[nn.Module, str, int]]:
+def widths(model: Model, parameters: dict[str, Tensor]) -> Iterator[tuple[nn.Module, str, int]]:
     """GPT-2 holds widths in attributes too: (module, attribute, value while slim)."""
-    changes: list[tuple[nn.Module, str, int]] = []
-    for name, module in model.net.named_modules():
-        weight = parameters.get(f"{name}.weight")
-        if weight is not None:
-            changes.append((module, "nf", weight.shape[1]))
-        inner = parameters.get(f"{name}.c_attn.weight")
-        if inner is not None:
-            changes.append((module, "split_size", inner.shape[1] // 3))
-    return changes
+    for name, module in model.net.named_modules() if model.family.slim == "gpt2" else ():
+        if (weight := parameters.get(f"{name}.weight")) is not None:
+            yield module, "nf", weight.shape[1]
+        if (inner := parameters.get(f"{name}.c_attn.weight")) is not None:
+            yield module, "split_size", inner.shape[1] // 3

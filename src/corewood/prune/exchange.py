@@ -37,6 +37,7 @@ PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts,
 BATCH = 32  # examples per backward pass
 ROW = ("kl", "examples", "held")
 ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
+SAVED = (*ARRAYS, "numbers", "rows")
 SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
 TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
 

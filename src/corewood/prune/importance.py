@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,82 +105,20 @@ class FoundUnits:
     scores: pd.DataFrame = field(repr=False)  # round, unit, score, ranked: what the units of that round's mask scored
 
 
-@dataclass
-class ImportanceSearch:
-    """Prune while the judged score stays at or above its floor, or down to an exact size.
+def phases(settings: Importance, prune: Prunes, all_heads: int) -> list[tuple[str, int, int]]:
+    """(name, heads, MLPs that a round removes): when rounds of one sort fail, those of the next begin."""
+    step = share_of(all_heads, settings.heads_per_round)
+    alone = share_of(all_heads, settings.heads_alone_per_round or settings.heads_per_round)
+    found: dict[Prunes, list[tuple[str, int, int]]] = {
+        "both": [("both", step, 1), ("heads", alone, 0), ("mlps", 0, 1)],
+        "heads": [("heads", step, 0)],
+        "mlps": [("mlps", 0, 1)],
+    }
+    return found[prune]
 
-    Together: a tenth of the heads and one MLP a round. When such a round fails, heads alone; when that fails, MLPs alone.
-    A ranking always comes from the last mask that passed.
-    """
 
-    model: Model
-    examples: Encoded
-    gold: np.ndarray
-    judge: Judge
-    settings: Importance
-    means: Means | None = None
-    progress: Progress = no_progress
-    rows: list[dict[str, object]] = field(default_factory=list)
-    scores: list[pd.DataFrame] = field(default_factory=list)
-
-    def ranking(self, mask: Mask) -> np.ndarray:
-        raw = importance_scores(self.model, mask, self.examples, self.gold, self.settings, self.means)
-        units = self.model.units
-        ranked = normalised(raw, units.layers, units.heads) if self.settings.normalise else raw
-        table = pd.DataFrame({"round": len(self.rows) - 1, "unit": units.names, "score": raw, "ranked": ranked})
-        self.scores.append(table[mask.vector])
-        return ranked
-
-    def note(self, phase: str, mask: Mask, score: float = np.nan, floor: float = np.nan, passed: bool = True) -> None:
-        counts = {"heads": int(mask.heads.sum()), "mlps": int(mask.mlps.sum())}
-        self.rows.append({"round": len(self.rows), "phase": phase, **counts, "score": score, "floor": floor, "passed": passed})
-        self.progress(len(self.rows), len(self.rows) + 4)
-
-    def found(self, mask: Mask) -> FoundUnits:
-        return FoundUnits(mask, pd.DataFrame(self.rows), pd.concat(self.scores, ignore_index=True))
-
-    def by_threshold(self, prune: Prunes) -> FoundUnits:
-        mask = self.model.units.full()
-        full = self.judge(mask)
-        floor = self.settings.threshold * full
-        self.note("full", mask, full, floor)
-        step = self.heads_in(self.settings.heads_per_round)
-        alone = self.heads_in(self.settings.heads_alone_per_round or self.settings.heads_per_round)
-        phases = {
-            "both": [("both", step, 1), ("heads", alone, 0), ("mlps", 0, 1)],
-            "heads": [("heads", step, 0)],
-            "mlps": [("mlps", 0, 1)],
-        }
-        ranking = self.ranking(mask)
-        for phase, heads, mlps in phases[prune]:
-            while True:
-                smaller = without_least(mask, ranking, heads, mlps)
-                if smaller == mask:
-                    break
-                score = self.judge(smaller)
-                passed = reaches(score, floor)
-                self.note(phase, smaller, score, floor, passed)
-                if not passed:
-                    break
-                mask = smaller
-                if len(mask):
-                    ranking = self.ranking(mask)
-        return self.found(mask)
-
-    def to_size(self, heads: int, mlps: int) -> FoundUnits:
-        """Down to exactly so many, in rounds: the fewer units, the more the ranking depends on which are left."""
-        mask = self.model.units.full()
-        self.note("full", mask)
-        while (left := int(mask.heads.sum()) - heads) + (mlps_left := int(mask.mlps.sum()) - mlps) > 0:
-            step = min(left, self.heads_in(self.settings.heads_per_round))
-            mask = without_least(mask, self.ranking(mask), step, min(mlps_left, 1))
-            self.note("size", mask)
-        if not self.scores:  # nothing to remove
-            self.ranking(mask)
-        return self.found(mask)
-
-    def heads_in(self, share: float) -> int:
-        return max(1, round(share * self.model.units.layers * self.model.units.heads))
+def share_of(count: int, share: float) -> int:
+    return max(1, round(share * count))
 
 
 def importance_search(
@@ -193,13 +132,54 @@ def importance_search(
     means: Means | None = None,
     progress: Progress = no_progress,
 ) -> FoundUnits:
-    """`size` is (heads, MLPs) to keep; without it, the settings' sparsity or threshold decides."""
-    search = ImportanceSearch(model, examples, gold, judge, settings, means, progress)
+    """Prune while the judged score stays at or above its floor; or down to exactly `size`, (heads, MLPs), or to the sparsity
+    of the settings, in rounds too: the fewer units, the more the ranking depends on which are left.
+
+    A ranking always comes from the last mask that passed.
+    """
+    units, mask = model.units, model.units.full()
+    rows: list[dict[str, Any]] = []
+    scores: list[pd.DataFrame] = []
+
+    def ranking_of(mask: Mask) -> np.ndarray:
+        raw = importance_scores(model, mask, examples, gold, settings, means)
+        ranked = normalised(raw, units.layers, units.heads) if settings.normalise else raw
+        table = pd.DataFrame({"round": len(rows) - 1, "unit": units.names, "score": raw, "ranked": ranked})
+        scores.append(table[mask.vector])
+        return ranked
+
+    def note(phase: str, mask: Mask, score: float = np.nan, floor: float = np.nan, passed: bool = True) -> None:
+        counts = {"heads": int(mask.heads.sum()), "mlps": int(mask.mlps.sum())}
+        rows.append({"round": len(rows), "phase": phase, **counts, "score": score, "floor": floor, "passed": passed})
+        progress(len(rows), len(rows) + 4)
+
     if size is None and settings.sparsity is not None:
-        heads, mlps = model.units.layers * model.units.heads, model.units.layers
         stay = 1 - settings.sparsity
-        size = round(stay * heads) if prune != "mlps" else heads, round(stay * mlps) if prune != "heads" else mlps
-    return search.by_threshold(prune) if size is None else search.to_size(*size)
+        heads = round(stay * mask.heads.size) if prune != "mlps" else mask.heads.size
+        size = heads, round(stay * units.layers) if prune != "heads" else units.layers
+    if size is not None:
+        note("full", mask)
+        while (more := int(mask.heads.sum()) - size[0]) + (more_mlps := int(mask.mlps.sum()) - size[1]) > 0:
+            step = min(more, share_of(mask.heads.size, settings.heads_per_round))
+            mask = without_least(mask, ranking_of(mask), step, min(more_mlps, 1))
+            note("size", mask)
+        if not scores:  # nothing to remove
+            ranking_of(mask)
+    else:
+        full = judge(mask)
+        floor = settings.threshold * full
+        note("full", mask, full, floor)
+        ranking = ranking_of(mask)
+        for phase, heads, mlps in phases(settings, prune, mask.heads.size):
+            while (smaller := without_least(mask, ranking, heads, mlps)) != mask:
+                value = judge(smaller)
+                note(phase, smaller, value, floor, reaches(value, floor))
+                if not rows[-1]["passed"]:
+                    break
+                mask = smaller
+                if len(mask):
+                    ranking = ranking_of(mask)
+    return FoundUnits(mask, pd.DataFrame(rows), pd.concat(scores, ignore_index=True))
 
 
 def unit_judge(

@@ -30,7 +30,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
-from corewood.prune.exchange import Exchanged, Texts, chosen, exchange_round, weighted
+from corewood.prune.exchange import SAVED, Exchanged, Texts, chosen, exchange_round, weighted
 from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
@@ -127,12 +127,9 @@ class State:
     def load(cls, path: Path) -> State:
         saved = load_file(path)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
-        begun: dict[str, dict[str, np.ndarray]] = {}
-        for name, tensor in saved.items():
-            place, _, inner = name.partition(".")
-            if inner:
-                begun.setdefault(place, {})[inner] = tensor.numpy()
-        exchanged = tuple(Exchanged.from_arrays(begun[str(place)]) for place in range(len(begun)))
+        count = sum(name.endswith(".numbers") for name in saved)
+        parts = [{name: saved[f"{place}.{name}"].numpy() for name in SAVED} for place in range(count)]
+        exchanged = tuple(Exchanged.from_arrays(part) for part in parts)
         return cls(**{name: saved[name] for name in TENSORS}, rows=rows, exchanged=exchanged)
 
 
