@@ -80,9 +80,7 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
     "qwen3": LLAMA,
     "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo", fused="thirds"),
     "deberta-v2": replace(
-        BERT,
-        attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
-        slim="no",
+        BERT, attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"), slim="no"
     ),
 }
 

@@ -10,7 +10,7 @@ the output of its last projection, before the residual add.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,8 +63,7 @@ class Donors:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.rows: Tensor | None = None  # (batch, token)
-        self.columns: Tensor | None = None  # (batch, token)
+        self.source: tuple[Tensor, Tensor] | None = None  # rows and columns, (batch, token) each
 
     def prepare(self, _module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -75,22 +74,21 @@ class Donors:
             raise InputError("resample ablation takes values from other examples: give at least two in a batch")
         real = kwargs.get("attention_mask")
         real = torch.ones_like(ids) if real is None else real
-        shift = int(self.rng.integers(1, batch))
-        donor = (torch.arange(batch, device=ids.device) + shift) % batch
+        donor = (torch.arange(batch, device=ids.device) + int(self.rng.integers(1, batch))) % batch
         counts = real.sum(1)[donor]  # (batch,) real tokens of the donor
         first = real.argmax(1)[donor]  # (batch,) where they begin: padding may stand on the left
         own = (torch.arange(length, device=ids.device) - real.argmax(1)[:, None]).clamp(min=0)  # (batch, token)
-        self.rows = donor[:, None].expand(batch, length)
-        self.columns = first[:, None] + own % counts[:, None]
+        self.source = donor[:, None].expand(batch, length), first[:, None] + own % counts[:, None]
 
     def take(self, x: Tensor) -> Tensor:
-        if self.rows is None or self.columns is None or x.shape[:2] != self.rows.shape:
+        if self.source is None or x.shape[:2] != self.source[0].shape:
             raise InputError("resample ablation works on padded batches of (batch, token) only")
-        return x[self.rows, self.columns]
+        return x[self.source]
 
 
 Change = Callable[[Tensor], Tensor | None]  # what units give, (batch, token, feature) -> what goes on in its place, if anything
 Ablated = Callable[[Tensor], Tensor | None]  # what units give -> what stands in for it; None for zero
+Hooks = AbstractContextManager[None]
 
 
 @contextmanager
@@ -122,15 +120,13 @@ def mixed(z: Tensor, ablated: Ablated) -> Change:
     return change
 
 
-def closing(
-    model: Model, gates: Gates, ablated: tuple[list[Ablated], list[Ablated]], layers: Sequence[int]
-) -> AbstractContextManager[None]:
-    """Hooks on those of the layers that have a gate below one, or one that learns."""
+def closing(model: Model, gates: Gates, ablated: tuple[list[Ablated], list[Ablated]], first: int = 0) -> Hooks:
+    """Hooks on those of the layers from `first` on that have a gate below one, or one that learns."""
 
     def changes(gates: Tensor, width: int, ablated: list[Ablated]) -> dict[int, Change]:
         """Of gates ([batch,] layer, unit) that have `width` features each."""
         found = {}
-        for i in layers:
+        for i in range(first, model.units.layers):
             gate = gates[..., i, :]
             if gate.requires_grad or bool((gate < 1).any()):
                 z = gate.repeat_interleave(width, -1)  # ([batch,] feature)
@@ -151,18 +147,16 @@ def gated(
     """
     if isinstance(mask, Mask):
         mask.check(model.units)
-        gates = Gates.of(mask, model.device)
-    else:
-        gates = mask
-    layers = range(model.units.layers)
+    gates = Gates.of(mask, model.device) if isinstance(mask, Mask) else mask
     with ExitStack() as stack:
         if ablate == "resample":
             donors = Donors(seed)
             stack.callback(model.net.register_forward_pre_hook(donors.prepare, with_kwargs=True).remove)
-            ablated: tuple[list[Ablated], list[Ablated]] = [donors.take] * len(layers), [donors.take] * len(layers)
+            resampled: list[Ablated] = [donors.take] * model.units.layers
+            ablated = resampled, resampled
         else:
             ablated = ablated_values(model, ablate, means)
-        stack.enter_context(closing(model, gates, ablated, layers))
+        stack.enter_context(closing(model, gates, ablated))
         yield model
 
 

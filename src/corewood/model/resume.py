@@ -156,5 +156,5 @@ def resumed(
         stack.callback(layer.register_forward_pre_hook(one_variant, with_kwargs=True).remove)
         stack.callback(layer.register_forward_hook(all_variants).remove)
         stack.enter_context(hooked(model, heads, mlps))
-        stack.enter_context(closing(model, own, ablated, range(first + 1, model.units.layers)))
+        stack.enter_context(closing(model, own, ablated, first + 1))
         yield

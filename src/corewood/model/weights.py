@@ -78,10 +78,7 @@ class WeightMask:
     def load(cls, path: str | Path) -> WeightMask:
         arrays = load_file(path)
         names = [key.removesuffix("|bits") for key in arrays if key.endswith("|bits")]
-        return cls(
-            {n: arrays[f"{n}|bits"] for n in names},
-            {n: tuple(int(d) for d in arrays[f"{n}|shape"]) for n in names},
-        )
+        return cls({n: arrays[f"{n}|bits"] for n in names}, {n: tuple(arrays[f"{n}|shape"].tolist()) for n in names})
 
 
 @contextmanager

@@ -203,23 +203,15 @@ def exchange_round(
         state = replace(state, best=state.vector, best_held=judged)
     stale = 0 if better else state.stale + 1
     row = {"kl": now, "examples": float(len(again) + len(rows) * (1 + len(tried))), "held": judged}
-    return replace(
-        state,
-        known=known,
-        seen=seen,
-        penalty=penalty,
-        stale=stale,
-        failed=failed,
-        done=stale >= PATIENCE or failed >= FAILURES,
-        rows=(*state.rows, row),
-    )
+    state = replace(state, known=known, seen=seen, penalty=penalty, rows=(*state.rows, row))
+    return replace(state, stale=stale, failed=failed, done=stale >= PATIENCE or failed >= FAILURES)
 
 
 def proposals(
     linear: Linear, full: np.ndarray, weight: np.ndarray, state: Exchanged, locked: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """((variant, unit) masks to try, their predicted KL): the best single exchanges, then the best two and three in a row."""
-    vector, at = state.vector.copy(), linear
+    vector, at = state.vector, linear
     tried: list[np.ndarray] = []
     hoped: list[float] = []
     for together in range(TOGETHER):
@@ -232,13 +224,10 @@ def proposals(
         order = order[state.failed * TRIED :][:TRIED] if together == 0 else order[:1]
         if not len(order):
             break
-        for pair in pairs[order]:
-            changed = vector.copy()
-            changed[pair] = ~changed[pair]
-            tried.append(changed)
+        change = swap_change(pairs[order], len(vector))
+        tried += list(vector ^ (change != 0))
         hoped += guess[order].tolist()
-        step = swap_change(pairs[order[:1]], len(vector))
-        at, vector = replace(at, logits=at.moved(step)[0]), tried[-1 if together else 0]
+        at, vector = replace(at, logits=at.moved(change[:1])[0]), vector ^ (change[0] != 0)  # go on from the best of them
     return np.array(tried, bool).reshape(-1, len(state.vector)), np.array(hoped)
 
 

@@ -41,13 +41,7 @@ def example_losses(logits: Tensor, gold: Tensor) -> Tensor:
 
 
 def importance_scores(
-    model: Model,
-    mask: Mask,
-    examples: Encoded,
-    gold: np.ndarray,
-    settings: Importance,
-    means: Means | None = None,
-    progress: Progress = no_progress,
+    model: Model, mask: Mask, examples: Encoded, gold: np.ndarray, settings: Importance, means: Means | None = None
 ) -> np.ndarray:
     """(unit,) in flat order; units that the mask leaves out score nothing (not a number).
 
@@ -56,7 +50,7 @@ def importance_scores(
     total = torch.zeros(mask.vector.size, dtype=torch.float64)
     start = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
     alone = settings.per == "example"
-    units, batches, done = model.units, 0, 0
+    units, batches = model.units, 0
     answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
     with frozen(model, False), torch.enable_grad():
         for indices in by_length(examples.lengths, settings.batch):
@@ -67,8 +61,6 @@ def importance_scores(
             (gradient,) = torch.autograd.grad(losses.sum() if alone else losses.mean(), z)
             total += (gradient.abs().sum(0) if alone else gradient.abs()).double().cpu()
             batches += 1
-            done += len(indices)
-            progress(done, len(examples))
     scores = (total / (len(examples) if alone else batches)).numpy()
     if not np.isfinite(scores).all():
         raise JobError("importance: some gradients are not numbers; check the model's weights and the labels")

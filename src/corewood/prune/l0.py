@@ -317,15 +317,16 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
     gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
+    now = state.values[:-2]  # `gap`: between P(open) and the mask of the final size that the gates would give now
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
-        "expected": 1 - float(mean_gate(state.values[:-2]).mean()),
+        "expected": 1 - float(mean_gate(now).mean()),
         "sampled": float(sampled.detach()),
         "closed": float(closed.detach()),
         "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
-        "gap": soft_hard_gap(state.values[:-2], settings.sparsity),
+        "gap": float(np.abs(1 - closed_probability(now).numpy() - largest(now.numpy(), settings.sparsity)).mean()),
         "round": 0,
         "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
@@ -333,12 +334,6 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
     last = state.texts.clone()
     last[indices] = each.detach()
     return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=last)
-
-
-def soft_hard_gap(log_alpha: Tensor, sparsity: float) -> float:
-    """Mean distance between P(open) and the mask of the final size that the gates would give now."""
-    open_probability = 1 - closed_probability(log_alpha).numpy()
-    return float(np.abs(open_probability - largest(log_alpha.numpy(), sparsity)).mean())
 
 
 def largest(log_alpha: np.ndarray, sparsity: float) -> np.ndarray:

@@ -32,16 +32,14 @@ LOW_BITS = 15  # of the 31 bits of a magnitude, those that the second count tell
 Judge = Callable[[], float]
 
 
-@dataclass
 class Pruner:
     """Removes the smallest weights of a model in place, round by round; `undo` takes the last round back."""
 
-    weights: Mapping[str, Tensor]
-    gone: dict[str, Tensor] = field(init=False)  # parameter -> uint8, in its shape: the round it went in, 0 while it is there
-    rounds: list[dict[str, Tensor]] = field(default_factory=list)  # parameter -> the values that a round removed
-
-    def __post_init__(self) -> None:
-        self.gone = {name: torch.zeros(w.shape, dtype=torch.uint8, device=w.device) for name, w in self.weights.items()}
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.weights = weights
+        # parameter -> uint8, in its shape: the round it went in, 0 while it is there
+        self.gone = {name: torch.zeros(w.shape, dtype=torch.uint8, device=w.device) for name, w in weights.items()}
+        self.rounds: list[dict[str, Tensor]] = []  # parameter -> the values that a round removed
 
     @property
     def left(self) -> int:
@@ -72,9 +70,8 @@ class Pruner:
         high = self.counts(lambda bits: bits >> LOW_BITS, 1 << 16)
         bucket = int(np.searchsorted(np.cumsum(high), count))
         below = int(high[:bucket].sum())
-        inside = self.counts(
-            lambda bits: torch.where(bits >> LOW_BITS == bucket, bits & ((1 << LOW_BITS) - 1), -1), 1 << LOW_BITS
-        )
+        lows = 1 << LOW_BITS
+        inside = self.counts(lambda bits: torch.where(bits >> LOW_BITS == bucket, bits & (lows - 1), -1), lows)
         low = int(np.searchsorted(np.cumsum(inside), count - below))
         below += int(inside[:low].sum())
         return (bucket << LOW_BITS) + low, count - below
@@ -161,11 +158,7 @@ def weight_judge(model: Model, examples: Encoded, gold: np.ndarray, metric: str)
 
 
 def prune_weights(
-    model: Model,
-    split: Split,
-    settings: Magnitude | None = None,
-    metric: str = "accuracy",
-    progress: Progress = no_progress,
+    model: Model, split: Split, settings: Magnitude | None = None, metric: str = "accuracy", progress: Progress = no_progress
 ) -> FoundWeights:
     """Single weights of a fine-tuned model by magnitude: `.mask`, for `with cw.weights_masked(model, mask)`."""
     judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)
