@@ -57,18 +57,16 @@ class Model:
         return self.net.base_model.get_submodule(self.family.layers)
 
     @cached_property
-    def attention_outs(self) -> list[nn.Module]:
+    def attention_outs(self) -> list[Any]:
         return [layer.get_submodule(self.family.attention_out) for layer in self.layers]
 
     @cached_property
-    def mlp_outs(self) -> list[nn.Module]:
+    def mlp_outs(self) -> list[Any]:
         return [layer.get_submodule(self.family.mlp_out) for layer in self.layers]
 
     @property
     def head_width(self) -> int:
-        weight = self.attention_outs[0].weight
-        assert isinstance(weight, Tensor)
-        return int(weight.shape[0 if self.family.transposed else 1]) // self.units.heads
+        return int(self.attention_outs[0].weight.shape[0 if self.family.transposed else 1]) // self.units.heads
 
     def __call__(self, **inputs: Tensor) -> Any:
         return self.net(**inputs)
@@ -246,23 +244,19 @@ def count_units(net: PreTrainedModel, row: Family, matrices: bool = False) -> Un
     groups = int(getattr(net.config, "num_key_value_heads", None) or heads)
     layers: Any = net.base_model.get_submodule(row.layers)
 
+    part = layers[0].get_submodule
+
     def count(*modules: nn.Module) -> int:
         return sum(p.numel() for module in modules for p in module.parameters() if p.dim() > 1 or not matrices)
 
-    def inside(paths: Sequence[str]) -> int:
-        return count(*(layers[0].get_submodule(path) for path in paths))
-
-    def weight(path: str) -> int:
-        return int(layers[0].get_submodule(path).weight.numel())
-
-    per_head = inside(row.attention_in) // (heads + 2 * groups)  # rows of one query, key or value head
+    per_head = count(*map(part, row.attention_in)) // (heads + 2 * groups)  # rows of one query, key or value head
     return Units(
         layers=layer_count,
         heads=heads,
         groups=groups,
-        head_parameters=per_head + weight(row.attention_out) // heads,
+        head_parameters=per_head + part(row.attention_out).weight.numel() // heads,
         group_parameters=2 * per_head,
-        mlp_parameters=inside(row.mlp_in) + weight(row.mlp_out),
+        mlp_parameters=count(*map(part, row.mlp_in)) + part(row.mlp_out).weight.numel(),
         encoder_parameters=count(layers),
         all_parameters=count(net),
     )

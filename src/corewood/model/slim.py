@@ -89,18 +89,14 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     place = {id(module): name for name, module in model.net.named_modules()}
     found: dict[str, Tensor] = {}
 
-    def put(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    def put(module: nn.Module, weight: Tensor, bias: Tensor) -> None:
         """`weight` is (out, in)."""
         name = place[id(module)]
         found[f"{name}.weight"] = weight.T.contiguous() if transposed else weight.contiguous()
-        if bias is not None:
-            found[f"{name}.bias"] = bias
+        found[f"{name}.bias"] = bias
 
-    def own(module: nn.Module) -> tuple[Tensor, Tensor]:
-        weight, bias = module.weight, module.bias
-        assert isinstance(weight, Tensor)
-        assert isinstance(bias, Tensor)
-        return (weight.T if transposed else weight).detach(), bias.detach()
+    def own(module: Any) -> tuple[Tensor, Tensor]:
+        return (module.weight.T if transposed else module.weight).detach(), module.bias.detach()
 
     for i, layer in enumerate(model.layers):
         kept = torch.tensor(mask.heads[i], device=model.device)

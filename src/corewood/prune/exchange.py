@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from scipy.special import log_softmax
+from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
 from corewood.evaluate.metrics import kl
@@ -37,7 +38,6 @@ PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts,
 BATCH = 32  # examples per backward pass
 ROW = ("kl", "examples", "held")
 ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
-SAVED = (*ARRAYS, "numbers", "rows")
 SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
 TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
 
@@ -145,16 +145,17 @@ class Exchanged:
         never = np.full(len(known), -1)
         return cls(mask.vector, mask.vector, value, known, never, np.zeros(len(mask.vector)), rows, weights)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        numbers = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
-        rows = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
-        return {name: getattr(self, name) for name in ARRAYS} | {"numbers": numbers, "rows": rows}
+    def arrays(self, prefix: str) -> dict[str, Tensor]:
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays["numbers"] = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
+        arrays["rows"] = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
+        return {prefix + name: torch.tensor(array) for name, array in arrays.items()}
 
     @classmethod
-    def from_arrays(cls, saved: Mapping[str, np.ndarray]) -> Exchanged:
-        best_held, _, stale, failed, done = saved["numbers"].tolist()
-        rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved["rows"].tolist())
-        same = {name: saved[name] for name in ARRAYS}
+    def from_arrays(cls, saved: Mapping[str, Tensor], prefix: str) -> Exchanged:
+        best_held, _, stale, failed, done = saved[prefix + "numbers"].tolist()
+        rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved[prefix + "rows"].tolist())
+        same = {name: saved[prefix + name].numpy() for name in ARRAYS}
         return cls(**same, best_held=best_held, stale=int(stale), failed=int(failed), done=bool(done), rows=rows)
 
 

@@ -77,12 +77,11 @@ def normalised(scores: np.ndarray, layers: int, heads: int) -> np.ndarray:
 
 def without_least(mask: Mask, ranking: np.ndarray, heads: int, mlps: int) -> Mask:
     """The mask without its least important units: so many heads, so many MLPs. Of equal ones the first goes."""
-    kept = mask.vector.copy()
-    split = mask.heads.size
-    for part, count in ((slice(0, split), heads), (slice(split, None), mlps)):
-        order = np.argsort(np.where(kept[part], ranking[part], np.inf), kind="stable")
-        kept[part][order[: min(count, int(kept[part].sum()))]] = False
-    return Mask(kept[:split].reshape(mask.heads.shape), kept[split:])
+    kept = np.split(mask.vector, [mask.heads.size])  # heads and MLPs
+    for part, ranks, count in zip(kept, np.split(ranking, [mask.heads.size]), (heads, mlps), strict=True):
+        order = np.argsort(np.where(part, ranks, np.inf), kind="stable")
+        part[order[: min(count, int(part.sum()))]] = False
+    return Mask(kept[0].reshape(mask.heads.shape), kept[1])
 
 
 def reaches(score: float, floor: float) -> bool:
@@ -100,13 +99,11 @@ class FoundUnits:
 def phases(settings: Importance, prune: Prunes, all_heads: int) -> list[tuple[str, int, int]]:
     """(name, heads, MLPs that a round removes): when rounds of one sort fail, those of the next begin."""
     step = share_of(all_heads, settings.heads_per_round)
+    if prune == "heads":
+        return [("heads", step, 0)]
     alone = share_of(all_heads, settings.heads_alone_per_round or settings.heads_per_round)
-    found: dict[Prunes, list[tuple[str, int, int]]] = {
-        "both": [("both", step, 1), ("heads", alone, 0), ("mlps", 0, 1)],
-        "heads": [("heads", step, 0)],
-        "mlps": [("mlps", 0, 1)],
-    }
-    return found[prune]
+    together = [("both", step, 1), ("heads", alone, 0)] if prune == "both" else []
+    return [*together, ("mlps", 0, 1)]
 
 
 def share_of(count: int, share: float) -> int:

@@ -30,14 +30,14 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
-from corewood.prune.exchange import SAVED, Exchanged, Texts, chosen, exchange_round, weighted
+from corewood.prune.exchange import Exchanged, Texts, chosen, exchange_round, weighted
 from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
 EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
-QUANTILES = 64  # points of that grid
+QUANTILES = 64  # points of the grid of noise that expectations are taken over
 ADAM = (0.9, 0.999, 1e-8)
 # of the trajectory; a round of exchanges has no soft gates, and so no numbers in the four from `expected` on, `live` and `gap`
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
@@ -118,7 +118,7 @@ class State:
         rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
         arrays = {name: getattr(self, name) for name in TENSORS} | {"rows": rows}
         for place, one in enumerate(self.exchanged):
-            arrays |= {f"{place}.{name}": torch.tensor(array) for name, array in one.arrays().items()}
+            arrays |= one.arrays(f"{place}.")
         part = path.with_suffix(".part")
         save_file(arrays, part)
         part.rename(path)
@@ -127,9 +127,8 @@ class State:
     def load(cls, path: Path) -> State:
         saved = load_file(path)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
-        count = sum(name.endswith(".numbers") for name in saved)
-        parts = [{name: saved[f"{place}.{name}"].numpy() for name in SAVED} for place in range(count)]
-        exchanged = tuple(Exchanged.from_arrays(part) for part in parts)
+        begun = sum(name.endswith(".numbers") for name in saved)
+        exchanged = tuple(Exchanged.from_arrays(saved, f"{place}.") for place in range(begun))
         return cls(**{name: saved[name] for name in TENSORS}, rows=rows, exchanged=exchanged)
 
 
@@ -364,11 +363,9 @@ def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask
     """The released code: per layer, as many zeros as expected; soft values of the rest against one threshold."""
     soft = 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8))
     zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
-    split = units.layers * units.heads
-    parts = [slice(i * units.heads, (i + 1) * units.heads) for i in range(units.layers)] + [slice(split, None)]
-    for part in parts:
-        count = round(float(zero[part].sum()))
-        soft[part][np.argsort(soft[part], kind="stable")[:count]] = 0  # a view: writes through
+    ends = units.heads * np.arange(1, units.layers + 1)  # the heads of each layer, then all MLPs
+    for values, closed in zip(np.split(soft, ends), np.split(zero, ends), strict=True):
+        values[np.argsort(values, kind="stable")[: round(float(closed.sum()))]] = 0  # a view: writes through
     return units.from_vector(soft > threshold)
 
 
