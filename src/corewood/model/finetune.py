@@ -52,13 +52,10 @@ class UsedRows:
         self.some = nn.Parameter(self.full.detach()[self.used].clone())
         self.hook: Any = None
 
-    def translate(self, _module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (self.place.to(args[0].device)[args[0]], *args[1:])
-
     def attach(self) -> None:
         self.embedding.weight = self.some
         self.embedding.padding_idx = None if self.padding is None else int(self.place[self.padding])
-        self.hook = self.embedding.register_forward_pre_hook(self.translate)
+        self.hook = self.embedding.register_forward_pre_hook(lambda _module, args: self.place.to(args[0].device)[args[0]])
 
     def detach(self) -> None:
         self.hook.remove()

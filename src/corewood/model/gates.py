@@ -88,23 +88,16 @@ class Donors:
 
 Change = Callable[[Tensor], Tensor | None]  # what units give, (batch, token, feature) -> what goes on in its place, if anything
 Ablated = Callable[[Tensor], Tensor | None]  # what units give -> what stands in for it; None for zero
-Hooks = AbstractContextManager[None]
+StandIns = tuple[list[Ablated], list[Ablated]]  # for the heads of each layer, and for its MLP
 
 
 @contextmanager
 def hooked(model: Model, heads: Mapping[int, Change], mlps: Mapping[int, Change]) -> Iterator[None]:
     """Inside, what the heads of a layer give, side by side, and what its MLP gives pass through these, by layer."""
-
-    def first_argument(change: Change) -> Callable[..., Any]:
-        def hook(_module: torch.nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-            changed = change(args[0])
-            return None if changed is None else (changed, *args[1:])
-
-        return hook
-
     with ExitStack() as stack:
         for layer, change in heads.items():
-            stack.callback(model.attention_outs[layer].register_forward_pre_hook(first_argument(change)).remove)
+            out = model.attention_outs[layer]
+            stack.callback(out.register_forward_pre_hook(lambda _m, args, change=change: change(*args)).remove)
         for layer, change in mlps.items():
             stack.callback(model.mlp_outs[layer].register_forward_hook(lambda _m, _a, x, change=change: change(x)).remove)
         yield
@@ -120,7 +113,7 @@ def mixed(z: Tensor, ablated: Ablated) -> Change:
     return change
 
 
-def closing(model: Model, gates: Gates, ablated: tuple[list[Ablated], list[Ablated]], first: int = 0) -> Hooks:
+def closing(model: Model, gates: Gates, ablated: StandIns, first: int = 0) -> AbstractContextManager[None]:
     """Hooks on those of the layers from `first` on that have a gate below one, or one that learns."""
 
     def changes(gates: Tensor, width: int, ablated: list[Ablated]) -> dict[int, Change]:
@@ -152,19 +145,17 @@ def gated(
         if ablate == "resample":
             donors = Donors(seed)
             stack.callback(model.net.register_forward_pre_hook(donors.prepare, with_kwargs=True).remove)
-            resampled: list[Ablated] = [donors.take] * model.units.layers
-            ablated = resampled, resampled
+            ablated: StandIns = [donors.take] * model.units.layers, [donors.take] * model.units.layers
         else:
             ablated = ablated_values(model, ablate, means)
         stack.enter_context(closing(model, gates, ablated))
         yield model
 
 
-def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple[list[Ablated], list[Ablated]]:
-    """Per layer, what stands in for heads and for the MLP, where it does not depend on the batch."""
+def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> StandIns:
+    """Where they do not depend on the batch."""
     if ablate == "zero":
-        nothing: list[Ablated] = [lambda _x: None] * model.units.layers
-        return nothing, nothing
+        return [lambda _x: None] * model.units.layers, [lambda _x: None] * model.units.layers
     if ablate != "mean":
         raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
     means = means or model.means

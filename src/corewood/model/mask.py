@@ -158,13 +158,13 @@ class Mask:
     def save(self, path: str | Path) -> Path:
         """Write as .safetensors, .json or .npy (heads, with a last column of MLPs)."""
         path = Path(path)
+        parts = {"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}
         if path.suffix == ".safetensors":
-            save_file({"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}, path)
+            save_file(parts, path)
         elif path.suffix == ".json":
-            content = {"heads": self.heads.astype(int).tolist(), "mlps": self.mlps.astype(int).tolist()}
-            path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+            path.write_text(json.dumps({name: part.tolist() for name, part in parts.items()}) + "\n", encoding="utf-8")
         elif path.suffix == ".npy":
-            np.save(path, np.column_stack([self.heads, self.mlps]).astype(np.uint8), allow_pickle=False)
+            np.save(path, np.column_stack(list(parts.values())), allow_pickle=False)
         else:
             raise InputError(f"{path}: a mask is written as .safetensors, .json or .npy")
         return path

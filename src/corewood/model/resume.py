@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -46,12 +45,12 @@ def variants(
     """(mask, example, class). Layers below the first in which a mask differs from `base` are computed once for all masks."""
     for mask in masks:
         mask.check(model.units)
-    starts = [first_change(mask, base) for mask in masks]
+    starts = np.array([first_change(mask, base) for mask in masks])
     calls = []  # (first layer, which masks, their gates): one call of the model each
-    for layer, group in groupby(sorted(range(len(masks)), key=starts.__getitem__), key=starts.__getitem__):
-        chosen = list(group)
-        for few in (np.array(chosen[i : i + TOGETHER]) for i in range(0, len(chosen), TOGETHER)):
-            calls.append((layer, few, Gates.of(Masks(masks[i] for i in few), model.device)))
+    for layer in np.unique(starts):
+        chosen = np.flatnonzero(starts == layer)
+        for few in np.split(chosen, range(TOGETHER, len(chosen), TOGETHER)):
+            calls.append((int(layer), few, Gates.of(Masks(masks[i] for i in few), model.device)))
     logits = np.zeros((len(masks), len(examples), len(model.labels)), np.float32)
     done = 0
     for indices in by_length(examples.lengths, ROWS):

@@ -71,10 +71,10 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
         owner, _, leaf = name.rpartition(".")
         setattr(model.net.get_submodule(owner), leaf, nn.Parameter(value.clone()))
     for i in range(model.units.layers):  # of a block that is closed as a whole, what is left must stay zero
-        closed = [model.attention_outs[i].weight] if not mask.heads[i].any() else []
-        closed += [] if mask.mlps[i] else list(model.mlp_outs[i].parameters())
-        for parameter in closed:
-            parameter.requires_grad_(False)
+        if not mask.heads[i].any():
+            model.attention_outs[i].weight.requires_grad_(False)
+        if not mask.mlps[i]:
+            model.mlp_outs[i].requires_grad_(False)
     yield model
 
 

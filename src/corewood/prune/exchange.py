@@ -36,6 +36,7 @@ GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
 PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
 BATCH = 32  # examples per backward pass
+LOOK = 48  # held-out texts that tell how a search is going; rounds have as many that break first, and as many others
 ROW = ("kl", "examples", "held")
 ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
 SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
@@ -139,8 +140,11 @@ class Exchanged:
         return len(self.rows)
 
     @classmethod
-    def start(cls, mask: Mask, known: np.ndarray, held: Texts, rows: np.ndarray, weights: np.ndarray) -> Exchanged:
-        """`known` is what other masks, or soft gates, gave on the texts: it tells which to run first."""
+    def start(cls, mask: Mask, sparser: Mask, known: np.ndarray, held: Texts) -> Exchanged:
+        """`known`, what other masks or soft gates gave on the texts, tells which to run first; a sparser mask tells which
+        held-out texts break first, so that few need to be looked at.
+        """
+        rows, weights = weighted(held.kl_of(sparser) + held.kl_of(mask), LOOK, LOOK, np.random.default_rng(0x4E))
         value = float((held.take(rows).kl_of(mask) * weights).sum())
         never = np.full(len(known), -1)
         return cls(mask.vector, mask.vector, value, known, never, np.zeros(len(mask.vector)), rows, weights)
@@ -163,9 +167,7 @@ def chosen(state: Exchanged, held: Texts) -> tuple[Mask, float]:
     """Of the last mask and the best by the held-out texts of the rounds, the better on all held-out texts; and its KL."""
     units = held.model.units
     masks = {vector.tobytes(): units.from_vector(vector) for vector in (state.best, state.vector)}
-    judged = [(float(held.kl_of(mask).mean()), mask) for mask in masks.values()]
-    value, mask = min(judged, key=lambda pair: pair[0])
-    return mask, value
+    return min(((mask, float(held.kl_of(mask).mean())) for mask in masks.values()), key=lambda pair: pair[1])
 
 
 def exchange_round(
@@ -243,5 +245,5 @@ def swap_change(pairs: np.ndarray, units: int) -> np.ndarray:
 def predicted_kl(linear: Linear, full: np.ndarray, weight: np.ndarray, pairs: np.ndarray, units: int) -> np.ndarray:
     """(pair,), in parts that stay small in memory."""
     part = max(1, 4_000_000 // full.size)
-    parts = [pairs[i : i + part] for i in range(0, len(pairs), part)]
-    return np.concatenate([(kl(full, linear.moved(swap_change(p, units))) * weight).sum(1) for p in parts])
+    moves = (linear.moved(swap_change(pairs[i : i + part], units)) for i in range(0, len(pairs), part))
+    return np.concatenate([(kl(full, moved) * weight).sum(1) for moved in moves])

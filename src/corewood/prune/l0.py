@@ -30,7 +30,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
-from corewood.prune.exchange import Exchanged, Texts, chosen, exchange_round, weighted
+from corewood.prune.exchange import LOOK, Exchanged, Texts, chosen, exchange_round
 from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
@@ -43,7 +43,6 @@ ADAM = (0.9, 0.999, 1e-8)
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
 TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
-LOOK = 48  # of them, along the way
 SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
 LOOK_EVERY = 256  # examples of gradient steps between two looks
 ROUND_STEPS = 12  # gradient steps that a round of exchanges counts as, for progress
@@ -230,7 +229,9 @@ def l0_search(
                 continue
             if place == len(state.exchanged):
                 known = state.exchanged[-1].known if place else state.texts.numpy()[seen].astype(float)
-                state = replace(state, exchanged=(*state.exchanged, begun(masks, log_alpha, known, held)))
+                fewer = largest(log_alpha, max(1, round(SPARSER * len(mask))))
+                sparser = masks[1] if place else units.from_vector(fewer)
+                state = replace(state, exchanged=(*state.exchanged, Exchanged.start(mask, sparser, known, held)))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
                 after = exchange_round(search_on, held, now, inside, settings.budget, rng)
@@ -255,19 +256,6 @@ def search(
     model.means = shared.means
     found = [l0_search(model, chosen, shared, method, seed, ablate) for seed in seeds]
     return Masks([mask for f in found for mask in f.masks], [f.trajectory for f in found for _ in f.masks])
-
-
-def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Texts) -> Exchanged:
-    """Before the first round: which held-out texts break first, by a sparser mask, so that few need to be looked at."""
-    units = held.model.units
-    if len(masks) > 1:
-        sparser = masks[1]
-    else:
-        order = np.argsort(-np.where(masks[0].vector, log_alpha, -np.inf), kind="stable")
-        sparser = units.from_vector(first_of(order, max(1, round(SPARSER * len(masks[0])))))
-    break_first = held.kl_of(sparser) + held.kl_of(masks[0])
-    rows, weights = weighted(break_first, LOOK, LOOK, np.random.default_rng(0x4E))
-    return Exchanged.start(masks[0], known, held, rows, weights)
 
 
 def looked(state: State, look: Texts, settings: L0) -> State:
@@ -316,7 +304,8 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
     gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
-    now = state.values[:-2]  # `gap`: between P(open) and the mask of the final size that the gates would give now
+    now = state.values[:-2]
+    final = largest(now.numpy(), kept_units(len(units), settings.sparsity))  # of the final size, as the gates are now
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
@@ -325,7 +314,7 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
         "closed": float(closed.detach()),
         "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
-        "gap": float(np.abs(1 - closed_probability(now).numpy() - largest(now.numpy(), settings.sparsity)).mean()),
+        "gap": float(np.abs(1 - closed_probability(now).numpy() - final).mean()),
         "round": 0,
         "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
@@ -335,28 +324,23 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
     return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=last)
 
 
-def largest(log_alpha: np.ndarray, sparsity: float) -> np.ndarray:
-    """(unit,) True for as many of the largest as stay at this sparsity."""
-    return first_of(np.argsort(-log_alpha, kind="stable"), kept_units(len(log_alpha), sparsity))
-
-
-def first_of(order: np.ndarray, count: int) -> np.ndarray:
-    """(unit,) True for the first so many of an order."""
-    kept = np.zeros(len(order), bool)
-    kept[order[:count]] = True
+def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:
+    """(unit,) True for so many of the largest; of equal ones the first."""
+    kept = np.zeros(len(log_alpha), bool)
+    kept[np.argsort(-log_alpha, kind="stable")[:count]] = True
     return kept
 
 
 def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
     if settings.final == "threshold":
         return released_rule(log_alpha, units, settings.threshold)
-    return units.from_vector(largest(log_alpha, settings.sparsity))
+    return units.from_vector(largest(log_alpha, kept_units(len(units), settings.sparsity)))
 
 
 def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: float) -> Mask:
     """A larger mask: all of the smaller one, and the units that stood highest when its size was reached."""
-    order = np.lexsort((-log_alpha, ~inside.vector))  # the units of the smaller mask first, then by log_alpha
-    return units.from_vector(first_of(order, max(kept_units(len(units), sparsity), len(inside))))
+    count = max(kept_units(len(units), sparsity), len(inside))
+    return units.from_vector(largest(np.where(inside.vector, np.inf, log_alpha), count))
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
