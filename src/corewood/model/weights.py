@@ -126,8 +126,7 @@ def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]
     """
     units, row = model.units, model.family
     place = {id(p): name for name, p in model.net.named_parameters()}
-    heads = np.zeros((units.layers, units.heads))
-    mlps = np.zeros(units.layers)
+    heads, mlps = [], []
 
     def kept(module: nn.Module) -> np.ndarray:
         """(out, in) bool"""
@@ -137,10 +136,10 @@ def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]
     for i, layer in enumerate(model.layers):
         parts = [by_head(kept(layer.get_submodule(path)), model) for path in row.attention_in]
         parts.append(kept(model.attention_outs[i]).T.reshape(units.heads, -1))  # its columns, as rows
-        heads[i] = np.concatenate(parts, axis=1).mean(1)
+        heads.append(np.concatenate(parts, axis=1).mean(1))
         inner = [kept(layer.get_submodule(path)).ravel() for path in row.mlp_in]
-        mlps[i] = np.concatenate([*inner, kept(model.mlp_outs[i]).ravel()]).mean()
-    return heads, mlps
+        mlps.append(np.concatenate([*inner, kept(model.mlp_outs[i]).ravel()]).mean())
+    return np.array(heads), np.array(mlps)
 
 
 def unit_weights(model: Model, mask: Mask) -> int:

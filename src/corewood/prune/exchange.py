@@ -1,9 +1,8 @@
 """Exchange: from a mask of exact size to one that no exchange of an open and a closed unit makes better.
 
 A search by soft gates ends near a good mask, not at one: closed gates hardly get a gradient, and what is good on average
-over noise need not be good as a hard mask. Here the logits are linearised in the gates around the hard mask, one pass forward
-and one back per direction of the classes. That predicts the KL of every exchange at once; the best few are then run for real,
-with the layers below the first change shared, and the best of these is taken.
+over noise need not be good as a hard mask. Here the logits are linearised in the gates around the hard mask, which predicts
+the KL of every exchange at once; the best few are run for real, and the best of these is taken.
 
 Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So each round first runs
 the mask on many texts, then works on those with the largest KL and on a draw of the others that stands for all of them.
@@ -53,9 +52,6 @@ class Texts:
     means: Means
     ablate: Ablation
 
-    def __len__(self) -> int:
-        return len(self.full)
-
     def take(self, rows: np.ndarray) -> Texts:
         return replace(self, examples=self.examples.take(rows), full=self.full[rows])
 
@@ -104,7 +100,7 @@ def linearise(texts: Texts, mask: Mask) -> Linear:
     mass = np.exp(log_softmax(texts.full.astype(np.float64), -1)).mean(0)
     first, *others = np.argsort(-mass, kind="stable")[:CLASSES]
     logits = np.zeros(texts.full.shape)
-    slopes = np.zeros((len(texts), len(others), len(units)))
+    slopes = np.zeros((len(logits), len(others), len(units)))
     vector = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
     for rows in by_length(texts.examples.lengths, BATCH):
         z = vector.repeat(len(rows), 1).requires_grad_()  # (example, unit): every example has a slope of its own

@@ -97,7 +97,7 @@ class FoundUnits:
 
 
 def phases(settings: Importance, prune: Prunes, all_heads: int) -> list[tuple[str, int, int]]:
-    """(name, heads, MLPs that a round removes): when rounds of one sort fail, those of the next begin."""
+    """(name, heads and MLPs that a round removes): together first; when a round fails, heads alone, and then MLPs alone."""
     step = share_of(all_heads, settings.heads_per_round)
     if prune == "heads":
         return [("heads", step, 0)]

@@ -203,7 +203,7 @@ def l0_search(
     learnt, kept = held_out(len(sample))
     texts = Texts(model, sample, reference.logits, reference.means, ablate)
     held = texts.take(kept)
-    look = held.take(np.arange(min(LOOK, len(held))))
+    look = held.take(np.arange(min(LOOK, len(kept))))
     total = settings.gradient_steps + ROUND_STEPS * min(USUAL_ROUNDS, settings.most_rounds) * len(settings.targets)
     every = max(1, round(LOOK_EVERY / settings.batch))
     with frozen(model, settings.dropout):
@@ -229,8 +229,7 @@ def l0_search(
                 continue
             if place == len(state.exchanged):
                 known = state.exchanged[-1].known if place else state.texts.numpy()[seen].astype(float)
-                fewer = largest(log_alpha, max(1, round(SPARSER * len(mask))))
-                sparser = masks[1] if place else units.from_vector(fewer)
+                sparser = masks[1] if place else units.from_vector(largest(log_alpha, max(1, round(SPARSER * len(mask)))))
                 state = replace(state, exchanged=(*state.exchanged, Exchanged.start(mask, sparser, known, held)))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
