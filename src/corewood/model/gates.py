@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,14 +104,10 @@ def hooked(model: Model, heads: Mapping[int, Change], mlps: Mapping[int, Change]
         yield
 
 
-def mixed(z: Tensor, ablated: Ablated) -> Change:
-    """`z` multiplies (batch, token, feature), and may put an axis before them."""
-
-    def change(x: Tensor) -> Tensor:
-        gate, stand_in = z.to(x.dtype), ablated(x)
-        return x * gate if stand_in is None else torch.lerp(stand_in, x, gate)
-
-    return change
+def mix(z: Tensor, ablated: Ablated, x: Tensor) -> Tensor:
+    """`z` multiplies `x`, (batch, token, feature), and may put an axis before them."""
+    gate, stand_in = z.to(x.dtype), ablated(x)
+    return x * gate if stand_in is None else torch.lerp(stand_in, x, gate)
 
 
 def closing(model: Model, gates: Gates, ablated: StandIns, first: int = 0) -> AbstractContextManager[None]:
@@ -118,12 +115,12 @@ def closing(model: Model, gates: Gates, ablated: StandIns, first: int = 0) -> Ab
 
     def changes(gates: Tensor, width: int, ablated: list[Ablated]) -> dict[int, Change]:
         """Of gates ([batch,] layer, unit) that have `width` features each."""
-        found = {}
+        found: dict[int, Change] = {}
         for i in range(first, model.units.layers):
             gate = gates[..., i, :]
             if gate.requires_grad or bool((gate < 1).any()):
                 z = gate.repeat_interleave(width, -1)  # ([batch,] feature)
-                found[i] = mixed(z if z.dim() == 1 else z[:, None], ablated[i])
+                found[i] = partial(mix, z if z.dim() == 1 else z[:, None], ablated[i])
         return found
 
     heads, mlps = ablated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split
-from corewood.model.gates import Change, Means, hooked
+from corewood.model.gates import Means, hooked
 from corewood.model.load import Model
 
 Progress = Callable[[int, int], None]  # (done, total)
@@ -36,13 +37,11 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
     logits = np.zeros((len(sample), len(model.labels)), np.float32)
     real = torch.zeros(0)  # (batch, token) of the batch under way
 
-    def adding_to(sums: Tensor) -> Change:
-        def add(x: Tensor) -> None:
-            sums.add_(torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double())
+    def add(sums: Tensor, x: Tensor) -> None:
+        sums.add_(torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double())
 
-        return add
-
-    with hooked(model, dict(enumerate(map(adding_to, heads))), dict(enumerate(map(adding_to, mlps)))):
+    to_heads, to_mlps = ({i: partial(add, sums[i]) for i in range(units.layers)} for sums in (heads, mlps))
+    with hooked(model, to_heads, to_mlps):
         for indices in by_length(sample.lengths):
             batch = sample.batch(indices, model.device)
             real = batch["attention_mask"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
-from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, closing, gated, hooked, mixed
+from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, closing, gated, hooked, mix
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks
 from corewood.model.reference import Progress, no_progress
@@ -145,7 +146,7 @@ def resumed(
 
     def spread(gate: Tensor, ablated: Ablated) -> dict[int, Change]:
         """Where (variant, feature) gates close something: (row, token, feature) -> (variant, row, token, feature)"""
-        return {first: mixed(gate[:, None, None], ablated)} if bool((gate < 1).any()) else {}
+        return {first: partial(mix, gate[:, None, None], ablated)} if bool((gate < 1).any()) else {}
 
     heads = spread(gates.heads[:, first].repeat_interleave(model.head_width, -1), ablated[0][first])
     mlps = spread(gates.mlps[:, first, None], ablated[1][first])
