@@ -23,6 +23,7 @@ from corewood.data.encode import Encoded, shuffled
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.reference import Reference, reference
+from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, frozen, sample_gates, step
 from corewood.spec import L0
 
@@ -61,13 +62,14 @@ def compare(name: str, model: Model, sample: Encoded, steps: int) -> None:
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, steps=10 * steps)
     state = State.start(len(model.units), settings, 0, len(sample))
+    all_texts = Texts(model, sample, shared.logits, shared.means, "mean")
     rng = np.random.default_rng(0)
     random = [rng.choice(len(sample), MICRO * MICROS, replace=False) for _ in range(steps + 1)]
     log_alpha = torch.full((len(model.units),), 2.5, requires_grad=True)
 
     def ours(indices: np.ndarray) -> None:
         nonlocal state
-        state = step(model, sample, indices, shared, settings, 0, "mean", state)
+        state = step(all_texts, indices, settings, 0, state)
 
     with frozen(model, dropout=False):
         theirs = seconds(lambda indices: reference_step(model, sample, indices, shared, log_alpha), random)

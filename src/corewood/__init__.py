@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from corewood.model.mask_files import read_masks
     from corewood.model.reference import mean_activations
     from corewood.model.weights import WeightMask, weights_masked
-    from corewood.prune.judge import prune_units, prune_weights
-    from corewood.prune.search import search
+    from corewood.prune.importance import prune_units
+    from corewood.prune.l0 import search
+    from corewood.prune.magnitude import prune_weights
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention import attention_map_chart
     from corewood.spec import L0, FineTune, Importance, Magnitude, StudySpec, read_study
@@ -54,10 +55,10 @@ _WHERE = {
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
-    "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.search", "L0": "spec",
+    "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.l0", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
-    "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.judge",
-    "prune_weights": "prune.judge", "score": "evaluate.metrics", "WeightMask": "model.weights",
+    "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.importance",
+    "prune_weights": "prune.magnitude", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
     "weight_tickets": "prune.tickets",
 }  # fmt: skip

@@ -208,7 +208,8 @@ def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:
     """The linear prediction against the real thing, and the best of what is tried against all exchanges one by one."""
     model, _ = planted(keep=6, seed=0)
     sample = encode(TASK.validation, model.tokenizer, 64)
-    texts = Texts.of(model, sample, reference(model, sample), np.arange(len(sample)), "mean")
+    shared = reference(model, sample)
+    texts = Texts(model, sample, shared.logits, shared.means, "mean")
     vector = np.random.default_rng(0).permutation(np.arange(27) < 12)
     mask = model.units.from_vector(vector)
     linear = linearise(texts, mask)

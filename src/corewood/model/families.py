@@ -36,6 +36,7 @@ BERT = Family(
     "output.dense",
     "plain",
 )
+ROBERTA = replace(BERT, position_offset=2)
 LLAMA = Family(
     "layers",
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -44,21 +45,17 @@ LLAMA = Family(
     "mlp.down_proj",
 )
 
-ROBERTA = replace(BERT, position_offset=2)
-
 FAMILIES: dict[str, Family] = {  # by the config's model_type
     "bert": BERT,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
     "camembert": ROBERTA,
     "electra": BERT,
-    "mpnet": Family(
-        "encoder.layer",
-        ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
-        "attention.attn.o",
-        ("intermediate.dense",),
-        "output.dense",
-        position_offset=2,
+    "mpnet": replace(
+        ROBERTA,
+        attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+        attention_out="attention.attn.o",
+        slim="no",
     ),
     "distilbert": Family(
         "transformer.layer",
@@ -82,12 +79,8 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
     "qwen2": LLAMA,
     "qwen3": LLAMA,
     "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo", fused="thirds"),
-    "deberta-v2": Family(
-        "encoder.layer",
-        ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
-        "attention.output.dense",
-        ("intermediate.dense",),
-        "output.dense",
+    "deberta-v2": replace(
+        BERT, attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"), slim="no"
     ),
 }
 
@@ -101,9 +94,9 @@ def family(model_type: str) -> Family:
     if model_type in REFUSED:
         raise InputError(f"model type {model_type!r}: {REFUSED[model_type]}")
     if model_type not in FAMILIES:
-        known = ", ".join(FAMILIES)
+        near, known = nearest(model_type, FAMILIES), ", ".join(FAMILIES)
         raise InputError(
-            f"model type {model_type!r} is not in the architecture table.{nearest(model_type, FAMILIES)} Known: {known}. "
+            f"model type {model_type!r} is not in the architecture table.{near} Known: {known}. "
             "A new family is one row in corewood/model/families.py."
         )
     return FAMILIES[model_type]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from torch.utils.data import Dataset
+from torch import Tensor, nn
+from transformers.trainer_utils import get_last_checkpoint
 
 from corewood.data.encode import Encoded, shuffled
 from corewood.errors import InputError, JobError
@@ -26,41 +29,78 @@ from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
-from corewood.model.rows import UsedRows, used_rows
 from corewood.spec import Ablation, FineTune
 
 COMPLETE = "complete"  # marks a resume point that was written to its end
 RESUME_EVERY = 60.0  # seconds between resume points
 
 
-class Ordered(Dataset[int]):
-    """The training examples in the order they will be seen, as indices."""
+class UsedRows:
+    """Training with those rows of the word embeddings that occur in the texts, and no others.
 
-    def __init__(self, encoded: Encoded, settings: FineTune) -> None:
-        batches = islice(shuffled(encoded.lengths, settings.batch, settings.seed), settings.last)
-        self.order = np.concatenate(list(batches))
+    A row whose token no training text holds gets a gradient of zero, and Adam without weight decay leaves it where it is: to
+    leave it out changes nothing but the time. Of BERT-base's parameters a fifth are word embeddings, of a small model's half.
+    Between `attach` and `detach` the embedding holds the used rows alone; ids are translated on their way into it.
+    """
 
-    def __len__(self) -> int:
-        return len(self.order)
+    def __init__(self, embedding: nn.Embedding, ids: np.ndarray) -> None:
+        self.embedding, self.full, self.padding = embedding, embedding.weight, embedding.padding_idx
+        used = np.union1d(ids, [] if self.padding is None else [self.padding]).astype(np.int64)
+        self.used = torch.from_numpy(used).to(self.full.device)
+        self.place = torch.full((len(self.full),), -1, device=self.full.device)  # id -> row; what is unused has none
+        self.place[self.used] = torch.arange(len(used), device=self.full.device)
+        self.some = nn.Parameter(self.full.detach()[self.used].clone())
+        self.hook: Any = None
 
-    def __getitem__(self, place: int) -> int:
-        return int(self.order[place])
+    def attach(self) -> None:
+        self.embedding.weight = self.some
+        self.embedding.padding_idx = None if self.padding is None else int(self.place[self.padding])
+        self.hook = self.embedding.register_forward_pre_hook(lambda _module, args: self.place.to(args[0].device)[args[0]])
+
+    def detach(self) -> None:
+        self.hook.remove()
+        with torch.no_grad():
+            self.full.data = self.full.data.to(self.some.device)  # Trainer may have moved the model meanwhile
+            self.full[self.used.to(self.some.device)] = self.some
+        self.embedding.weight, self.embedding.padding_idx = self.full, self.padding
 
 
+@contextmanager
+def used_rows(model: Model, train: Encoded, weight_decay: float) -> Iterator[UsedRows | None]:
+    """None where every row may change: with weight decay, or where the embedding is of a special kind or shared."""
+    embedding: Any = model.net.get_input_embeddings()
+    plain = type(embedding) is nn.Embedding and embedding.max_norm is None and not embedding.sparse
+    shared = sum(p is embedding.weight for _, p in model.net.named_parameters(remove_duplicate=False)) > 1
+    if weight_decay or not plain or shared:
+        yield None
+        return
+    rows = UsedRows(embedding, np.append(train.ids, train.pad_id))
+    rows.attach()
+    try:
+        yield rows
+    finally:
+        rows.detach()
+
+
+@dataclass(eq=False)
 class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
     """Keeps the model at the chosen steps, leaves one complete resume point, watches the loss."""
 
-    def __init__(
-        self, model: Model, kept: dict[int, Path], steps: int, progress: Progress, rows: UsedRows | None = None
-    ) -> None:
-        self.model, self.kept, self.steps, self.progress, self.rows = model, kept, steps, progress, rows
-        self.saved_at = time.monotonic()
+    model: Model
+    kept: dict[int, Path]
+    steps: int
+    progress: Progress
+    rows: UsedRows | None
+    saved_at: float = field(default_factory=time.monotonic)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         self.progress(state.global_step, self.steps)
         if state.global_step in self.kept:
-            with self.rows.whole() if self.rows else nullcontext():
-                save_model(self.model, self.kept[state.global_step])
+            if self.rows:
+                self.rows.detach()  # the model as others know it
+            save_model(self.model, self.kept[state.global_step])
+            if self.rows:
+                self.rows.attach()
         control.should_save = time.monotonic() - self.saved_at > RESUME_EVERY
         return control
 
@@ -77,20 +117,18 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
         self.saved_at = time.monotonic()
 
 
-def step_of(point: Path) -> int:
-    return int(point.name.rpartition("-")[2])
+def resume_point(folder: Path, kept: dict[int, Path]) -> str | None:
+    """The last complete one. Half-written ones go, and so does one that is past a checkpoint that was lost."""
+    for point in folder.glob("checkpoint-*"):
+        step = int(point.name.rpartition("-")[2])
+        lost = any(0 < early <= step and not path.exists() for early, path in kept.items())
+        if lost or not (point / COMPLETE).exists():
+            shutil.rmtree(point)
+    last: str | None = get_last_checkpoint(str(folder))
+    return last
 
 
-def resume_point(folder: Path) -> Path | None:
-    """The last complete one; half-written ones are removed."""
-    points = sorted(folder.glob("checkpoint-*"), key=step_of)
-    for broken in [p for p in points if not (p / COMPLETE).exists()]:
-        shutil.rmtree(broken)
-        points.remove(broken)
-    return points[-1] if points else None
-
-
-def as_targets(gold: np.ndarray, model: Model) -> torch.Tensor:
+def as_targets(gold: np.ndarray, model: Model) -> Tensor:
     """(example,) int64 classes, or float32 numbers for a model with one output."""
     outputs = len(model.labels)
     numbers = gold.dtype.kind == "f"
@@ -126,10 +164,7 @@ def fine_tune(
     kept = {step: folder / f"step-{step}" for step in settings.kept}
     for part in folder.glob("step-*.part"):
         shutil.rmtree(part)
-    last = resume_point(folder)
-    if last is not None and any(step <= step_of(last) and not path.exists() for step, path in kept.items() if step):
-        shutil.rmtree(last)  # a checkpoint from before it is lost: only training anew brings it back
-        last = None
+    last = resume_point(folder, kept)
     if 0 in kept:
         save_model(model, kept[0])
     if not all(path.exists() for path in kept.values()):
@@ -152,25 +187,24 @@ def fine_tune(
             remove_unused_columns=False,
             use_cpu=model.device.type == "cpu",
         )
-
         if arguments.n_gpu > 1:  # Trainer would spread each batch over all GPUs, and take one for each
             arguments._n_gpu = 1
 
-        def collate(indices: list[int]) -> dict[str, torch.Tensor]:
-            chosen = np.asarray(indices)
-            return {**train.batch(chosen), "labels": targets[chosen]}
+        def collate(chosen: list[int]) -> dict[str, Tensor]:
+            return {**train.batch(np.asarray(chosen)), "labels": targets[chosen]}
 
+        batches = islice(shuffled(train.lengths, settings.batch, settings.seed), settings.last)
         gates = nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed)
         with gates, used_rows(model, train, settings.weight_decay) as rows:
             trainer = transformers.Trainer(
                 model=model.net,
                 args=arguments,
-                train_dataset=Ordered(train, settings),
+                train_dataset=np.concatenate(list(batches)).tolist(),  # indices, in the order they will be seen
                 data_collator=collate,
                 callbacks=[Keeper(model, kept, settings.last, progress, rows)],
             )
             trainer.remove_callback(transformers.PrinterCallback)
-            trainer.train(resume_from_checkpoint=str(last) if last else None)
+            trainer.train(resume_from_checkpoint=last)
     model.net.eval()
     return kept
 

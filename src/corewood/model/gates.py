@@ -10,9 +10,10 @@ the output of its last projection, before the residual add.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from corewood.errors import InputError
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 from corewood.spec import Ablation
 
 if TYPE_CHECKING:
@@ -44,11 +45,8 @@ class Gates:
     mlps: Tensor  # ([batch,] layer)
 
     @classmethod
-    def of(cls, mask: Mask, device: torch.device | str = "cpu") -> Gates:
-        return cls(
-            torch.tensor(mask.heads, dtype=torch.float32, device=device),
-            torch.tensor(mask.mlps, dtype=torch.float32, device=device),
-        )
+    def of(cls, mask: Mask | Masks, device: torch.device | str = "cpu") -> Gates:
+        return cls(*(torch.tensor(part, dtype=torch.float32, device=device) for part in (mask.heads, mask.mlps)))
 
     @classmethod
     def from_vector(cls, z: Tensor, layers: int, heads: int) -> Gates:
@@ -66,8 +64,7 @@ class Donors:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.rows: Tensor | None = None  # (batch, token)
-        self.columns: Tensor | None = None  # (batch, token)
+        self.source: tuple[Tensor, Tensor] | None = None  # rows and columns, (batch, token) each
 
     def prepare(self, _module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -78,63 +75,56 @@ class Donors:
             raise InputError("resample ablation takes values from other examples: give at least two in a batch")
         real = kwargs.get("attention_mask")
         real = torch.ones_like(ids) if real is None else real
-        shift = int(self.rng.integers(1, batch))
-        donor = (torch.arange(batch, device=ids.device) + shift) % batch
+        donor = (torch.arange(batch, device=ids.device) + int(self.rng.integers(1, batch))) % batch
         counts = real.sum(1)[donor]  # (batch,) real tokens of the donor
         first = real.argmax(1)[donor]  # (batch,) where they begin: padding may stand on the left
         own = (torch.arange(length, device=ids.device) - real.argmax(1)[:, None]).clamp(min=0)  # (batch, token)
-        self.rows = donor[:, None].expand(batch, length)
-        self.columns = first[:, None] + own % counts[:, None]
+        self.source = donor[:, None].expand(batch, length), first[:, None] + own % counts[:, None]
 
     def take(self, x: Tensor) -> Tensor:
-        if self.rows is None or self.columns is None or x.shape[:2] != self.rows.shape:
+        if self.source is None or x.shape[:2] != self.source[0].shape:
             raise InputError("resample ablation works on padded batches of (batch, token) only")
-        return x[self.rows, self.columns]
+        return x[self.source]
 
 
-Ablated = Callable[[Tensor], Tensor | float]  # a unit's own values -> what stands in for them
-
-
-def gate_values(gate: Tensor, like: Tensor) -> Tensor:
-    """(feature,) or (batch, feature) -> something that multiplies (batch, token, feature)."""
-    return (gate if gate.dim() == 1 else gate[:, None, :]).to(like.dtype)
-
-
-def mix(x: Tensor, z: Tensor, ablated: Tensor | float) -> Tensor:
-    return x * z if isinstance(ablated, float) else torch.lerp(ablated, x, z)
+Change = Callable[[Tensor], Tensor | None]  # what units give, (batch, token, feature) -> what goes on in its place, if anything
+Ablated = Callable[[Tensor], Tensor | None]  # what units give -> what stands in for it; None for zero
+StandIns = tuple[list[Ablated], list[Ablated]]  # for the heads of each layer, and for its MLP
 
 
 @contextmanager
-def hooked(model: Model, gates: Gates, heads_ablated: list[Ablated], mlps_ablated: list[Ablated]) -> Iterator[None]:
-    """Put a hook on every layer that has a gate below one (or one that learns); take them off at the end."""
-
-    def head_hook(layer: int) -> Callable[..., Any]:
-        z = gates.heads[..., layer, :].repeat_interleave(model.head_width, -1)  # ([batch,] head * width)
-
-        def hook(_module: torch.nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = args[0]  # (batch, token, head * width)
-            return (mix(x, gate_values(z, x), heads_ablated[layer](x)), *args[1:])
-
-        return hook
-
-    def mlp_hook(layer: int) -> Callable[..., Any]:
-        z = gates.mlps[..., layer, None]  # ([batch,] 1)
-
-        def hook(_module: torch.nn.Module, _args: tuple[Any, ...], x: Tensor) -> Tensor:
-            return mix(x, gate_values(z, x), mlps_ablated[layer](x))
-
-        return hook
-
-    def needed(gate: Tensor) -> bool:
-        return gate.requires_grad or bool((gate < 1).any())
-
+def hooked(model: Model, heads: Mapping[int, Change], mlps: Mapping[int, Change]) -> Iterator[None]:
+    """Inside, what the heads of a layer give, side by side, and what its MLP gives pass through these, by layer."""
     with ExitStack() as stack:
-        for layer, (attention_out, mlp_out) in enumerate(zip(model.attention_outs, model.mlp_outs, strict=True)):
-            if needed(gates.heads[..., layer, :]):
-                stack.callback(attention_out.register_forward_pre_hook(head_hook(layer)).remove)
-            if needed(gates.mlps[..., layer]):
-                stack.callback(mlp_out.register_forward_hook(mlp_hook(layer)).remove)
+        for layer, change in heads.items():
+            out = model.attention_outs[layer]
+            stack.callback(out.register_forward_pre_hook(lambda _m, args, change=change: change(*args)).remove)
+        for layer, change in mlps.items():
+            stack.callback(model.mlp_outs[layer].register_forward_hook(lambda _m, _a, x, change=change: change(x)).remove)
         yield
+
+
+def mix(z: Tensor, ablated: Ablated, x: Tensor) -> Tensor:
+    """`z` multiplies `x`, (batch, token, feature), and may put an axis before them."""
+    gate, stand_in = z.to(x.dtype), ablated(x)
+    return x * gate if stand_in is None else torch.lerp(stand_in, x, gate)
+
+
+def closing(model: Model, gates: Gates, ablated: StandIns, first: int = 0) -> AbstractContextManager[None]:
+    """Hooks on those of the layers from `first` on that have a gate below one, or one that learns."""
+
+    def changes(gates: Tensor, width: int, ablated: list[Ablated]) -> dict[int, Change]:
+        """Of gates ([batch,] layer, unit) that have `width` features each."""
+        found: dict[int, Change] = {}
+        for i in range(first, model.units.layers):
+            gate = gates[..., i, :]
+            if gate.requires_grad or bool((gate < 1).any()):
+                z = gate.repeat_interleave(width, -1)  # ([batch,] feature)
+                found[i] = partial(mix, z if z.dim() == 1 else z[:, None], ablated[i])
+        return found
+
+    heads, mlps = ablated
+    return hooked(model, changes(gates.heads, model.head_width, heads), changes(gates.mlps[..., None], 1, mlps))
 
 
 @contextmanager
@@ -147,27 +137,22 @@ def gated(
     """
     if isinstance(mask, Mask):
         mask.check(model.units)
-        gates = Gates.of(mask, model.device)
-    else:
-        gates = mask
+    gates = Gates.of(mask, model.device) if isinstance(mask, Mask) else mask
     with ExitStack() as stack:
         if ablate == "resample":
             donors = Donors(seed)
             stack.callback(model.net.register_forward_pre_hook(donors.prepare, with_kwargs=True).remove)
-            heads_ablated: list[Ablated] = [donors.take] * model.units.layers
-            mlps_ablated = heads_ablated
+            ablated: StandIns = [donors.take] * model.units.layers, [donors.take] * model.units.layers
         else:
-            heads_ablated, mlps_ablated = ablated_values(model, ablate, means)
-        stack.enter_context(hooked(model, gates, heads_ablated, mlps_ablated))
+            ablated = ablated_values(model, ablate, means)
+        stack.enter_context(closing(model, gates, ablated))
         yield model
 
 
-def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple[list[Ablated], list[Ablated]]:
-    """Per layer, what stands in for heads and for the MLP, where it does not depend on the batch."""
-    layers = range(model.units.layers)
+def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> StandIns:
+    """Where they do not depend on the batch."""
     if ablate == "zero":
-        nothing: list[Ablated] = [lambda _x: 0.0] * len(layers)
-        return nothing, nothing
+        return [lambda _x: None] * model.units.layers, [lambda _x: None] * model.units.layers
     if ablate != "mean":
         raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
     means = means or model.means
@@ -175,9 +160,5 @@ def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> tuple
         raise InputError(
             "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
         )
-    head_means = means.heads.to(model.device).flatten(1)  # (layer, head * width)
-    mlp_means = means.mlps.to(model.device)
-    return (
-        [lambda x, a=head_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
-        [lambda x, a=mlp_means[i]: a.to(x.dtype) for i in layers],  # type: ignore[misc]
-    )
+    heads, mlps = means.heads.to(model.device).flatten(1), means.mlps.to(model.device)  # (layer, feature)
+    return [lambda x, a=a: a.to(x.dtype) for a in heads], [lambda x, a=a: a.to(x.dtype) for a in mlps]  # type: ignore[misc]

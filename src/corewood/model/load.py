@@ -7,9 +7,11 @@ import importlib.util
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import transformers
 from torch import Tensor, nn
@@ -36,8 +38,6 @@ class Model:
     name: str
     family: Family
     units: Units
-    attention_outs: list[nn.Module] = field(repr=False)
-    mlp_outs: list[nn.Module] = field(repr=False)
     max_length: int
     means: Means | None = field(default=None, repr=False)
 
@@ -56,11 +56,17 @@ class Model:
         """The layers, from the input up."""
         return self.net.base_model.get_submodule(self.family.layers)
 
+    @cached_property
+    def attention_outs(self) -> list[Any]:
+        return [layer.get_submodule(self.family.attention_out) for layer in self.layers]
+
+    @cached_property
+    def mlp_outs(self) -> list[Any]:
+        return [layer.get_submodule(self.family.mlp_out) for layer in self.layers]
+
     @property
     def head_width(self) -> int:
-        weight = self.attention_outs[0].weight
-        assert isinstance(weight, Tensor)
-        return int(weight.shape[0 if self.family.transposed else 1]) // self.units.heads
+        return int(self.attention_outs[0].weight.shape[0 if self.family.transposed else 1]) // self.units.heads
 
     def __call__(self, **inputs: Tensor) -> Any:
         return self.net(**inputs)
@@ -119,16 +125,12 @@ def read_config(source: str, revision: str | None = None) -> Any:
     try:
         return transformers.AutoConfig.from_pretrained(source, revision=revision or "main")
     except (OSError, ValueError, KeyError) as problem:
+        why = f"({str(problem).splitlines()[0]})"
+        what = f"no such folder, and it could not be had from the hub {why}. Check the name, or give a folder."
         if Path(source).is_dir():
-            raise InputError(
-                f"model {source}: its config.json is of no architecture that transformers knows "
-                f"({str(problem).splitlines()[0]}); "
-                f"known to Corewood: {', '.join(FAMILIES)}"
-            ) from None
-        raise InputError(
-            f"model {source}: no such folder, and it could not be had from the hub "
-            f"({str(problem).splitlines()[0]}). Check the name, or give a folder."
-        ) from None
+            known = ", ".join(FAMILIES)
+            what = f"its config.json is of no architecture that transformers knows {why}; known to Corewood: {known}"
+        raise InputError(f"model {source}: {what}") from None
 
 
 def read_tokenizer(source: str, pad_token: str | None = None, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -152,9 +154,8 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
 
 def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
     """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
-    limits = [max_length or 10**9, tokenizer.model_max_length, getattr(config, "max_position_embeddings", 10**9)]
-    limits[2] -= family(config.model_type).position_offset
-    return int(min(limits))
+    own = getattr(config, "max_position_embeddings", 10**9) - family(config.model_type).position_offset
+    return int(min(max_length or 10**9, tokenizer.model_max_length, own))
 
 
 def load(
@@ -173,9 +174,8 @@ def load(
     """Load a classifier from a folder, the hub, or `minilm`.
 
     `labels` name the classes in the order of the logits, where the checkpoint's config does not; `tokenizer` is a folder
-    of its own, where it does not stand beside the weights. A checkpoint without a
-    classification head gets a new one, drawn by `seed`, only if `new_head` says so: it must then be fine-tuned. A new
-    head with one label gives a number: a regression.
+    of its own, where it does not stand beside the weights. A checkpoint without a classification head gets a new one, drawn
+    by `seed`, only if `new_head` says so: it must then be fine-tuned. A new head with one label gives a number: a regression.
     """
     folder = resolve(source)
     config = read_config(folder, revision)
@@ -228,13 +228,9 @@ def untrained(model: Model, seed: int) -> Model:
 
 def wrap(net: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str = "model", max_length: int | None = None) -> Model:
     """A model that is already in memory."""
-    config = net.config
-    row = family(config.model_type)
-    layers: Any = net.base_model.get_submodule(row.layers)
-    outs = [layer.get_submodule(row.attention_out) for layer in layers]
-    mlps = [layer.get_submodule(row.mlp_out) for layer in layers]
+    row = family(net.config.model_type)
     net.eval()
-    return Model(net, tokenizer, name, row, count_units(net, row), outs, mlps, positions(config, tokenizer, max_length))
+    return Model(net, tokenizer, name, row, count_units(net, row), positions(net.config, tokenizer, max_length))
 
 
 def unit_shape(config: Any) -> tuple[int, int]:
@@ -242,28 +238,27 @@ def unit_shape(config: Any) -> tuple[int, int]:
     return int(config.num_hidden_layers), int(config.num_attention_heads)
 
 
-def count_units(net: PreTrainedModel, row: Family) -> Units:
+def count_units(net: PreTrainedModel, row: Family, matrices: bool = False) -> Units:
+    """With the numbers of their parameters, or of those in `matrices` alone."""
     layer_count, heads = unit_shape(net.config)
     groups = int(getattr(net.config, "num_key_value_heads", None) or heads)
     layers: Any = net.base_model.get_submodule(row.layers)
-    layer = layers[0]
 
-    def count(*paths: str) -> int:
-        return sum(p.numel() for path in paths for p in layer.get_submodule(path).parameters())
+    part = layers[0].get_submodule
 
-    def weight(path: str) -> int:
-        return int(layer.get_submodule(path).weight.numel())
+    def count(*modules: nn.Module) -> int:
+        return sum(p.numel() for module in modules for p in module.parameters() if p.dim() > 1 or not matrices)
 
-    per_head = count(*row.attention_in) // (heads + 2 * groups)  # rows of one query, key or value head
+    per_head = count(*map(part, row.attention_in)) // (heads + 2 * groups)  # rows of one query, key or value head
     return Units(
         layers=layer_count,
         heads=heads,
         groups=groups,
-        head_parameters=per_head + weight(row.attention_out) // heads,
+        head_parameters=per_head + part(row.attention_out).weight.numel() // heads,
         group_parameters=2 * per_head,
-        mlp_parameters=count(*row.mlp_in) + weight(row.mlp_out),
-        encoder_parameters=sum(p.numel() for p in layers.parameters()),
-        all_parameters=sum(p.numel() for p in net.parameters()),
+        mlp_parameters=count(*map(part, row.mlp_in)) + part(row.mlp_out).weight.numel(),
+        encoder_parameters=count(layers),
+        all_parameters=count(net),
     )
 
 
@@ -278,25 +273,21 @@ def self_check(model: Model) -> None:
     ids[ids == pad] = low if pad != low else low + 1
     z = torch.ones(len(units) + 1, len(units))
     z[1:] -= torch.eye(len(units))
-    dead: list[str] = []
-    for first in range(0, len(z), 64):
-        rows = torch.arange(first, min(first + 64, len(z)))
-        inputs = {"input_ids": ids.expand(len(rows), -1).to(model.device)}
+    changed: list[bool] = []
+    for part in (z[i : i + 64] for i in range(0, len(z), 64)):
+        inputs = {"input_ids": ids.expand(len(part), -1).to(model.device)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         plain = model.net(**inputs).logits
-        with gated(model, Gates.from_vector(z[rows].to(model.device), units.layers, units.heads), "zero"):
+        with gated(model, Gates.from_vector(part.to(model.device), units.layers, units.heads), "zero"):
             closed = model.net(**inputs).logits
-        changed = (plain != closed).any(-1).tolist()
-        for row, moved in zip(rows.tolist(), changed, strict=True):
-            if row == 0 and moved:
-                raise InputError(f"model {model.name}: open gates change its logits; the architecture table is wrong for it")
-            if row > 0 and not moved:
-                dead.append(units.names[row - 1])
-    heads = {name for name in dead if ".H" in name}
-    for i in range(units.layers):
-        if sum(name.startswith(f"L{i}.") for name in heads) == units.heads:
-            raise InputError(f"model {model.name}: closing the heads of layer {i} changes no logit; {WRONG_ROW}")
-    if len(dead) - len(heads) == units.layers:
+        changed += (plain != closed).any(-1).tolist()
+    if changed[0]:
+        raise InputError(f"model {model.name}: open gates change its logits; the architecture table is wrong for it")
+    dead = ~units.from_vector(np.array(changed[1:]))
+    if dead.heads.all(1).any():
+        layer = dead.heads.all(1).argmax()
+        raise InputError(f"model {model.name}: closing the heads of layer {layer} changes no logit; {WRONG_ROW}")
+    if dead.mlps.all():
         raise InputError(f"model {model.name}: closing its MLPs changes no logit; {WRONG_ROW}")
-    if dead:
+    if len(dead):
         warnings.warn(f"model {model.name}: closing {', '.join(dead)} changes no logit on a probe", stacklevel=2)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import pandas as pd
@@ -46,13 +46,13 @@ class Units:
         return unit_names(self.layers, self.heads)
 
     def full(self) -> Mask:
-        return Mask(np.ones((self.layers, self.heads), bool), np.ones(self.layers, bool))
+        return self.from_vector(np.ones(len(self)))
 
     def from_vector(self, kept: np.ndarray) -> Mask:
         """(unit,) in flat order -> mask."""
         split = self.layers * self.heads
         kept = np.asarray(kept, bool)
-        return Mask(kept[:split].reshape(self.layers, self.heads), kept[split:].copy())
+        return Mask(kept[:split].reshape(self.layers, self.heads), kept[split:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +86,6 @@ class Mask:
 
     def __len__(self) -> int:
         return int(self.vector.sum())
-
-    def __contains__(self, unit: str) -> bool:
-        return unit in self.names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -161,13 +158,13 @@ class Mask:
     def save(self, path: str | Path) -> Path:
         """Write as .safetensors, .json or .npy (heads, with a last column of MLPs)."""
         path = Path(path)
+        parts = {"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}
         if path.suffix == ".safetensors":
-            save_file({"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}, path)
+            save_file(parts, path)
         elif path.suffix == ".json":
-            content = {"heads": self.heads.astype(int).tolist(), "mlps": self.mlps.astype(int).tolist()}
-            path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+            path.write_text(json.dumps({name: part.tolist() for name, part in parts.items()}) + "\n", encoding="utf-8")
         elif path.suffix == ".npy":
-            np.save(path, np.column_stack([self.heads, self.mlps]).astype(np.uint8), allow_pickle=False)
+            np.save(path, np.column_stack(list(parts.values())), allow_pickle=False)
         else:
             raise InputError(f"{path}: a mask is written as .safetensors, .json or .npy")
         return path
@@ -177,19 +174,14 @@ class Mask:
         """Read what `save` writes. An .npy of layers x heads alone is a mask that keeps all MLPs: say so with `heads`."""
         path = Path(path)
         try:
-            if path.suffix == ".safetensors":
-                content: dict[str, Any] = load_file(path)
-            elif path.suffix == ".json":
-                content = json.loads(path.read_text(encoding="utf-8"))
-            elif path.suffix == ".npy":
+            if path.suffix == ".npy":
                 grid = np.load(path, allow_pickle=False)
-                with_mlps = heads is None or grid.shape[1] == heads + 1
-                content = {
-                    "heads": grid[:, :-1] if with_mlps else grid,
-                    "mlps": grid[:, -1] if with_mlps else np.ones(len(grid)),
-                }
-            else:
+                if heads is None or grid.shape[1] == heads + 1:
+                    return cls(grid[:, :-1], grid[:, -1])
+                return cls(grid, np.ones(len(grid)))
+            if path.suffix not in (".safetensors", ".json"):
                 raise InputError(f"{path}: a mask is a .safetensors, .json or .npy file")
+            content = load_file(path) if path.suffix == ".safetensors" else json.loads(path.read_text(encoding="utf-8"))
             return cls(np.asarray(content["heads"]), np.asarray(content["mlps"]))
         except FileNotFoundError:
             raise InputError(f"{path}: there is no such mask file") from None
@@ -200,15 +192,9 @@ class Mask:
 
     def table(self) -> pd.DataFrame:
         """One row per unit: layer, kind, index, kept."""
-        layers, heads = self.heads.shape
-        return pd.DataFrame(
-            {
-                "layer": np.r_[np.repeat(np.arange(layers), heads), np.arange(layers)],
-                "kind": ["head"] * (layers * heads) + ["mlp"] * layers,
-                "index": np.r_[np.tile(np.arange(heads), layers), np.zeros(layers, int)],
-                "kept": self.vector,
-            }
-        )
+        layers, heads = map(range, self.heads.shape)
+        units = [(i, "head", h) for i in layers for h in heads] + [(i, "mlp", 0) for i in layers]
+        return pd.DataFrame(units, columns=["layer", "kind", "index"]).assign(kept=self.vector)
 
     def __repr__(self) -> str:
         heads, mlps = self.heads, self.mlps
@@ -222,15 +208,23 @@ class Mask:
         return "\n".join([repr(self), *rows])
 
     def _repr_html_(self) -> str:
-        def cell(kept: bool, text: str) -> str:
-            colour = "#2f6f4f;color:#fff" if kept else "#eee;color:#999"
-            return f'<td style="background:{colour};text-align:center;padding:2px 6px">{text}</td>'
+        def cell(kept: bool, text: object) -> str:
+            return html_cell("#2f6f4f;color:#fff" if kept else "#eee;color:#999", text)
 
-        rows = "".join(
-            f"<tr><th>L{i}</th>" + "".join(cell(k, str(h)) for h, k in enumerate(row)) + cell(mlp, "MLP") + "</tr>"
-            for i, (row, mlp) in enumerate(zip(self.heads, self.mlps, strict=True))
-        )
-        return f"<div>{repr(self)[1:-1]}</div><table>{rows}</table>"
+        rows = [
+            [*(cell(kept, head) for head, kept in enumerate(heads)), cell(mlp, "MLP")]
+            for heads, mlp in zip(self.heads, self.mlps, strict=True)
+        ]
+        return html_table(repr(self)[1:-1], rows)
+
+
+def html_cell(colour: str, text: object) -> str:
+    return f'<td style="background:{colour};text-align:center;padding:2px 6px">{text}</td>'
+
+
+def html_table(title: str, layers: Iterable[Iterable[str]]) -> str:
+    rows = "".join(f"<tr><th>L{i}</th>{''.join(cells)}</tr>" for i, cells in enumerate(layers))
+    return f"<div>{title}</div><table>{rows}</table>"
 
 
 class Masks(Sequence[Mask]):
@@ -271,12 +265,5 @@ class Masks(Sequence[Mask]):
 
     def _repr_html_(self) -> str:
         shares = np.column_stack([self.heads.mean(0), self.mlps.mean(0)]) if len(self) else np.zeros((0, 0))
-        rows = "".join(
-            f"<tr><th>L{i}</th>"
-            + "".join(
-                f'<td style="background:rgba(47,111,79,{v:.2f});text-align:center;padding:2px 6px">{v:.2f}</td>' for v in row
-            )
-            + "</tr>"
-            for i, row in enumerate(shares)
-        )
-        return f"<div>{len(self)} masks: share that keeps each head; the last column is the MLP</div><table>{rows}</table>"
+        rows = [[html_cell(f"rgba(47,111,79,{v:.2f})", f"{v:.2f}") for v in row] for row in shares]
+        return html_table(f"{len(self)} masks: share that keeps each head; the last column is the MLP", rows)

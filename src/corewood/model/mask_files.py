@@ -81,25 +81,21 @@ def read_file(file: Path, name: str, last_is_mlp: bool) -> list[Named]:
 def arrays(file: Path, last_is_mlp: bool) -> dict[str, np.ndarray]:
     try:
         if file.suffix == ".npy":
-            return npy(file, last_is_mlp)
+            with file.open("rb") as stream:
+                return parts_of(np.lib.format.read_array(stream, allow_pickle=False), last_is_mlp)
         content = load_file(file) if file.suffix == ".safetensors" else json.loads(file.read_text(encoding="utf-8"))
         return {kind: np.asarray(content[kind]) for kind in KINDS if kind in content}
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as problem:
-        raise InputError(f"{file}: cannot be read as a mask ({problem})") from None
-
-
-def npy(file: Path, last_is_mlp: bool) -> dict[str, np.ndarray]:
-    """Layers x heads, with --mlps a last column of MLPs; or one row of layers, the MLPs alone."""
-    with file.open("rb") as stream:
-        try:
-            grid = np.lib.format.read_array(stream, allow_pickle=False)
-        except ValueError as problem:
-            if "Object arrays" not in str(problem):
-                raise
+        if "Object arrays" in str(problem):
             raise InputError(
                 f"{file}: holds Python objects, which need pickle, and that can run code: it is not read. "
                 "Write it again as numbers, with numpy.save(file, mask.astype(int))"
             ) from None
+        raise InputError(f"{file}: cannot be read as a mask ({problem})") from None
+
+
+def parts_of(grid: np.ndarray, last_is_mlp: bool) -> dict[str, np.ndarray]:
+    """Of an .npy: layers x heads, with --mlps a last column of MLPs; or one row of layers, the MLPs alone."""
     if grid.ndim in (2, 3) and last_is_mlp:
         return {"heads": grid[..., :-1], "mlps": grid[..., -1]}
     if grid.ndim == 1 or (grid.ndim == 2 and len(grid) == 1):

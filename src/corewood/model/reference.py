@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split
-from corewood.model.gates import Means
+from corewood.model.gates import Means, hooked
 from corewood.model.load import Model
 
 Progress = Callable[[int, int], None]  # (done, total)
@@ -32,33 +31,17 @@ class Reference:
 @torch.no_grad()
 def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -> Reference:
     """Logits are kept per example; sums run over non-padding tokens, in double precision."""
-    layers = range(model.units.layers)
-    real: Tensor | None = None  # (batch, token) of the batch under way
-    head_sums = torch.zeros(len(layers), model.units.heads * model.head_width, dtype=torch.float64)
-    mlp_sums: list[Tensor] = [torch.zeros(1)] * len(layers)
-    tokens = done = 0
-
-    def total(x: Tensor) -> Tensor:
-        assert real is not None
-        return torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double()
-
-    def head_hook(layer: int) -> Callable[..., Any]:
-        def hook(_module: Any, args: tuple[Tensor, ...]) -> None:
-            head_sums[layer] += total(args[0])
-
-        return hook
-
-    def mlp_hook(layer: int) -> Callable[..., Any]:
-        def hook(_module: Any, _args: Any, x: Tensor) -> None:
-            mlp_sums[layer] = mlp_sums[layer] + total(x)
-
-        return hook
-
+    units, tokens, done = model.units, 0, 0
+    heads = torch.zeros(units.layers, units.heads * model.head_width, dtype=torch.float64)
+    mlps = torch.zeros(units.layers, model.net.config.hidden_size, dtype=torch.float64)
     logits = np.zeros((len(sample), len(model.labels)), np.float32)
-    with ExitStack() as stack:
-        for layer in layers:
-            stack.callback(model.attention_outs[layer].register_forward_pre_hook(head_hook(layer)).remove)
-            stack.callback(model.mlp_outs[layer].register_forward_hook(mlp_hook(layer)).remove)
+    real = torch.zeros(0)  # (batch, token) of the batch under way
+
+    def add(sums: Tensor, x: Tensor) -> None:
+        sums.add_(torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double())
+
+    to_heads, to_mlps = ({i: partial(add, sums[i]) for i in range(units.layers)} for sums in (heads, mlps))
+    with hooked(model, to_heads, to_mlps):
         for indices in by_length(sample.lengths):
             batch = sample.batch(indices, model.device)
             real = batch["attention_mask"]
@@ -66,8 +49,8 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
             logits[indices] = model.net(**batch).logits.float().cpu().numpy()
             done += len(indices)
             progress(done, len(sample))
-    heads = (head_sums / tokens).float().reshape(len(layers), model.units.heads, model.head_width)
-    return Reference(logits, Means(heads, (torch.stack(mlp_sums) / tokens).float(), tokens))
+    head_means = (heads / tokens).float().reshape(units.layers, units.heads, model.head_width)
+    return Reference(logits, Means(head_means, (mlps / tokens).float(), tokens))
 
 
 def mean_activations(model: Model, split: Split, examples: int = 2048, seed: int = 0) -> Means:

@@ -7,9 +7,9 @@ output projection begins, and from there on every variant has rows of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
-from corewood.model.gates import Gates, Means, ablated_values, gated, hooked, mix
+from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, closing, gated, hooked, mix
 from corewood.model.load import Model
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 from corewood.model.reference import Progress, no_progress
 from corewood.model.slim import subnetwork
 from corewood.spec import Ablation
@@ -46,29 +46,26 @@ def variants(
     """(mask, example, class). Layers below the first in which a mask differs from `base` are computed once for all masks."""
     for mask in masks:
         mask.check(model.units)
-    order = sorted(range(len(masks)), key=lambda i: first_change(masks[i], base))
-    calls = []  # (first layer, which masks): one call of the model each
-    for layer, group in groupby(order, key=lambda i: first_change(masks[i], base)):
-        chosen = list(group)
-        calls += [(layer, chosen[i : i + TOGETHER]) for i in range(0, len(chosen), TOGETHER)]
+    starts = np.array([first_change(mask, base) for mask in masks])
+    calls = []  # (first layer, which masks, their gates): one call of the model each
+    for layer in np.unique(starts):
+        chosen = np.flatnonzero(starts == layer)
+        for few in np.split(chosen, range(TOGETHER, len(chosen), TOGETHER)):
+            calls.append((int(layer), few, Gates.of(Masks(masks[i] for i in few), model.device)))
     logits = np.zeros((len(masks), len(examples), len(model.labels)), np.float32)
     done = 0
     for indices in by_length(examples.lengths, ROWS):
         batch = examples.batch(indices, model.device)
         with recorded(model) as below, gated(model, base, ablate, means):
             whole = model.net(**batch).logits.float().cpu().numpy()
-        for layer, chosen in calls:
+        for layer, few, gates in calls:
             if layer == model.units.layers:
-                logits[np.ix_(np.array(chosen), indices)] = whole
+                logits[np.ix_(few, indices)] = whole
                 continue
-            gates = Gates(
-                torch.tensor(np.stack([masks[i].heads for i in chosen]), dtype=torch.float32, device=model.device),
-                torch.tensor(np.stack([masks[i].mlps for i in chosen]), dtype=torch.float32, device=model.device),
-            )
-            many = {name: values.repeat(len(chosen), 1) for name, values in batch.items()}
+            many = {name: values.repeat(len(few), 1) for name, values in batch.items()}
             with resumed(model, below, layer, gates, len(indices), ablate, means):
                 found = model.net(**many).logits.float().cpu().numpy()
-            logits[np.ix_(np.array(chosen), indices)] = found.reshape(len(chosen), len(indices), -1)
+            logits[np.ix_(few, indices)] = found.reshape(len(few), len(indices), -1)
         done += len(indices)
         progress(done, len(examples))
     return logits
@@ -112,30 +109,17 @@ def given_below(model: Model, below: list[Any], first: int) -> Iterator[None]:
 
 @contextmanager
 def recorded(model: Model) -> Iterator[list[Any]]:
-    """What each layer gives, as it gives it, in the calls made inside."""
-    outputs: list[Any] = [None] * model.units.layers
-
-    def keep(layer: int) -> Callable[..., None]:
-        def hook(_module: Any, _args: Any, output: Any) -> None:
-            outputs[layer] = output
-
-        return hook
-
+    """What each layer gives, as it gives it, in the one call made inside."""
+    outputs: list[Any] = []
     with ExitStack() as stack:
-        for i, layer in enumerate(model.layers):
-            stack.callback(layer.register_forward_hook(keep(i)).remove)
+        for layer in model.layers:
+            stack.callback(layer.register_forward_hook(lambda _module, _args, output: outputs.append(output)).remove)
         yield outputs
 
 
 @contextmanager
 def resumed(
-    model: Model,
-    below: list[Any],
-    first: int,
-    gates: Gates,
-    rows: int,
-    ablate: Ablation = "mean",
-    means: Means | None = None,
+    model: Model, below: list[Any], first: int, gates: Gates, rows: int, ablate: Ablation, means: Means | None
 ) -> Iterator[None]:
     """Inside, a call with (variant * rows) inputs, variant by variant, runs from layer `first` on.
 
@@ -143,7 +127,7 @@ def resumed(
     below `first` are not looked at.
     """
     variants = len(gates.heads)
-    heads_ablated, mlps_ablated = ablated_values(model, ablate, means)
+    ablated = ablated_values(model, ablate, means)
     layer = model.layers[first]
 
     def shrink(value: Any) -> Any:
@@ -154,31 +138,23 @@ def resumed(
         kwargs = {k: tuple(map(shrink, v)) if isinstance(v, tuple) else shrink(v) for k, v in kwargs.items()}
         return tuple(map(shrink, args)), kwargs
 
-    def spread(z: Tensor, ablated: Callable[[Tensor], Tensor | float]) -> Callable[[Tensor], Tensor]:
-        """(row, token, feature) -> (variant, row, token, feature)"""
-        return lambda x: mix(x, z[:, None, None, :].to(x.dtype), ablated(x))
-
     def all_variants(_module: Any, _args: Any, output: Any) -> Any:
         def flat(x: Tensor) -> Tensor:
             return x.flatten(0, 1) if x.dim() == 4 else x.repeat(variants, 1, 1)
 
         return (flat(output[0]), *output[1:]) if isinstance(output, tuple) else flat(output)
 
-    head_gate = gates.heads[:, first].repeat_interleave(model.head_width, -1)  # (variant, head * width)
-    spread_heads = spread(head_gate, heads_ablated[first])
-    spread_mlp = spread(gates.mlps[:, first, None], mlps_ablated[first])
-    later = Gates(
-        gates.heads.index_fill(1, torch.tensor(first, device=model.device), 1).repeat_interleave(rows, 0),
-        gates.mlps.index_fill(1, torch.tensor(first, device=model.device), 1).repeat_interleave(rows, 0),
-    )
+    def spread(gate: Tensor, ablated: Ablated) -> dict[int, Change]:
+        """Where (variant, feature) gates close something: (row, token, feature) -> (variant, row, token, feature)"""
+        return {first: partial(mix, gate[:, None, None], ablated)} if bool((gate < 1).any()) else {}
+
+    heads = spread(gates.heads[:, first].repeat_interleave(model.head_width, -1), ablated[0][first])
+    mlps = spread(gates.mlps[:, first, None], ablated[1][first])
+    own = Gates(gates.heads.repeat_interleave(rows, 0), gates.mlps.repeat_interleave(rows, 0))  # (variant * rows, ...)
     with ExitStack() as stack:
         stack.enter_context(given_below(model, below, first))
         stack.callback(layer.register_forward_pre_hook(one_variant, with_kwargs=True).remove)
         stack.callback(layer.register_forward_hook(all_variants).remove)
-        if bool((gates.heads[:, first] < 1).any()):
-            out = model.attention_outs[first]
-            stack.callback(out.register_forward_pre_hook(lambda _m, args: (spread_heads(args[0]), *args[1:])).remove)
-        if bool((gates.mlps[:, first] < 1).any()):
-            stack.callback(model.mlp_outs[first].register_forward_hook(lambda _m, _a, x: spread_mlp(x)).remove)
-        stack.enter_context(hooked(model, later, heads_ablated, mlps_ablated))
+        stack.enter_context(hooked(model, heads, mlps))
+        stack.enter_context(closing(model, own, ablated, first + 1))
         yield

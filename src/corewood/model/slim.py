@@ -8,7 +8,7 @@ is not touched: the smaller tensors stand in for its own during a call (`torch.f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -31,15 +31,11 @@ def can_slim(model: Model, ablate: Ablation) -> bool:
 def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> Iterator[Callable[..., Any]]:
     """Gives a function that calls the model with a subnetwork's parameters alone."""
     parameters = slim_parameters(model, mask, ablate, means)
-    attributes = gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []
-    before = [(module, name, getattr(module, name)) for module, name, _ in attributes]
-    try:
-        for module, name, value in attributes:
-            setattr(module, name, value)
+    with ExitStack() as stack:
+        for module, name, width in widths(model, parameters):
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, width)
         yield lambda **inputs: functional_call(model.net, parameters, (), inputs)
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 @contextmanager
@@ -69,23 +65,23 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
             yield model
         return
     parameters = slim_parameters(model, mask, "zero", None, narrowest=1)
-    for module, name, width in gpt2_widths(model, parameters) if model.family.slim == "gpt2" else []:
+    for module, name, width in widths(model, parameters):
         setattr(module, name, width)
     for name, value in parameters.items():
         owner, _, leaf = name.rpartition(".")
         setattr(model.net.get_submodule(owner), leaf, nn.Parameter(value.clone()))
     for i in range(model.units.layers):  # of a block that is closed as a whole, what is left must stay zero
-        closed = [model.attention_outs[i].weight] if not mask.heads[i].any() else []
-        closed += [] if mask.mlps[i] else list(model.mlp_outs[i].parameters())
-        for parameter in closed:
-            parameter.requires_grad_(False)
+        if not mask.heads[i].any():
+            model.attention_outs[i].weight.requires_grad_(False)
+        if not mask.mlps[i]:
+            model.mlp_outs[i].requires_grad_(False)
     yield model
 
 
 def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | None, narrowest: int = 0) -> dict[str, Tensor]:
     """By their names in the model, the parameters that differ from its own. A closed MLP has `narrowest` columns of zeros."""
     mask.check(model.units)
-    means = means or model.means
+    means = (means or model.means) if ablate == "mean" else None
     if ablate == "mean" and means is None:
         raise InputError("mean ablation needs mean activations: pass means, or ablate='zero'")
     row, width = model.family, model.head_width
@@ -93,25 +89,21 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     place = {id(module): name for name, module in model.net.named_modules()}
     found: dict[str, Tensor] = {}
 
-    def put(module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    def put(module: nn.Module, weight: Tensor, bias: Tensor) -> None:
         """`weight` is (out, in)."""
         name = place[id(module)]
         found[f"{name}.weight"] = weight.T.contiguous() if transposed else weight.contiguous()
-        if bias is not None:
-            found[f"{name}.bias"] = bias
+        found[f"{name}.bias"] = bias
 
-    def own(module: nn.Module) -> tuple[Tensor, Tensor]:
-        weight, bias = module.weight, module.bias
-        assert isinstance(weight, Tensor)
-        assert isinstance(bias, Tensor)
-        return (weight.T if transposed else weight).detach(), bias.detach()
+    def own(module: Any) -> tuple[Tensor, Tensor]:
+        return (module.weight.T if transposed else module.weight).detach(), module.bias.detach()
 
     for i, layer in enumerate(model.layers):
         kept = torch.tensor(mask.heads[i], device=model.device)
         if not kept.all():
             out_weight, out_bias = own(model.attention_outs[i])
             features = kept.repeat_interleave(width)  # (head * width,)
-            if means is not None and ablate == "mean":
+            if means is not None:
                 gone = means.heads[i].flatten().to(out_bias)
                 out_bias = out_bias + out_weight[:, ~features] @ gone[~features]
             stays, columns = features, out_weight[:, features]
@@ -125,7 +117,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
                 put(layer.get_submodule(path), weight[rows], bias[rows])
         if not mask.mlps[i]:
             weight, bias = own(model.mlp_outs[i])
-            stand_in = torch.zeros_like(bias) if means is None or ablate == "zero" else means.mlps[i].to(bias)
+            stand_in = torch.zeros_like(bias) if means is None else means.mlps[i].to(bias)
             left = max(narrowest, int(transposed))  # Conv1D cannot have width zero
             put(model.mlp_outs[i], torch.zeros_like(weight[:, :left]), stand_in)
             for path in row.mlp_in:
@@ -134,14 +126,10 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     return found
 
 
-def gpt2_widths(model: Model, parameters: dict[str, Tensor]) -> list[tuple[nn.Module, str, int]]:
+def widths(model: Model, parameters: dict[str, Tensor]) -> Iterator[tuple[nn.Module, str, int]]:
     """GPT-2 holds widths in attributes too: (module, attribute, value while slim)."""
-    changes: list[tuple[nn.Module, str, int]] = []
-    for name, module in model.net.named_modules():
-        weight = parameters.get(f"{name}.weight")
-        if weight is not None:
-            changes.append((module, "nf", weight.shape[1]))
-        inner = parameters.get(f"{name}.c_attn.weight")
-        if inner is not None:
-            changes.append((module, "split_size", inner.shape[1] // 3))
-    return changes
+    for name, module in model.net.named_modules() if model.family.slim == "gpt2" else ():
+        if (weight := parameters.get(f"{name}.weight")) is not None:
+            yield module, "nf", weight.shape[1]
+        if (inner := parameters.get(f"{name}.c_attn.weight")) is not None:
+            yield module, "split_size", inner.shape[1] // 3

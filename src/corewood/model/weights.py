@@ -7,7 +7,7 @@ The weights are the matrices of the layers; biases, LayerNorm, embeddings and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
 from corewood.errors import InputError
-from corewood.model.load import Model
+from corewood.model.load import Model, count_units
 from corewood.model.mask import Mask
 
 
@@ -78,10 +78,7 @@ class WeightMask:
     def load(cls, path: str | Path) -> WeightMask:
         arrays = load_file(path)
         names = [key.removesuffix("|bits") for key in arrays if key.endswith("|bits")]
-        return cls(
-            {n: arrays[f"{n}|bits"] for n in names},
-            {n: tuple(int(d) for d in arrays[f"{n}|shape"]) for n in names},
-        )
+        return cls({n: arrays[f"{n}|bits"] for n in names}, {n: tuple(arrays[f"{n}|shape"].tolist()) for n in names})
 
 
 @contextmanager
@@ -107,18 +104,14 @@ def weights_masked(model: Model, mask: WeightMask) -> Iterator[Model]:
 def trained_under(model: Model, mask: WeightMask) -> Iterator[Model]:
     """Training with removed weights at zero: they start there, and their gradients are zero, so no optimiser moves them."""
     mask.check(model)
-    hooks = []
-    for name, weight in encoder_weights(model).items():
-        gone = removed(mask, name, weight)
-        with torch.no_grad():
-            weight.masked_fill_(gone, 0)
-        hook = weight.register_hook(lambda gradient, gone=gone: gradient.masked_fill(gone.to(gradient.device), 0))  # type: ignore[no-untyped-call]
-        hooks.append(hook)
-    try:
+    with ExitStack() as stack:
+        for name, weight in encoder_weights(model).items():
+            gone = removed(mask, name, weight)
+            with torch.no_grad():
+                weight.masked_fill_(gone, 0)
+            hook = weight.register_hook(lambda gradient, gone=gone: gradient.masked_fill(gone.to(gradient.device), 0))  # type: ignore[no-untyped-call]
+            stack.callback(hook.remove)
         yield model
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def removed(mask: WeightMask, name: str, like: Tensor) -> Tensor:
@@ -133,8 +126,7 @@ def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]
     """
     units, row = model.units, model.family
     place = {id(p): name for name, p in model.net.named_parameters()}
-    heads = np.zeros((units.layers, units.heads))
-    mlps = np.zeros(units.layers)
+    heads, mlps = [], []
 
     def kept(module: nn.Module) -> np.ndarray:
         """(out, in) bool"""
@@ -144,25 +136,15 @@ def unit_shares(model: Model, mask: WeightMask) -> tuple[np.ndarray, np.ndarray]
     for i, layer in enumerate(model.layers):
         parts = [by_head(kept(layer.get_submodule(path)), model) for path in row.attention_in]
         parts.append(kept(model.attention_outs[i]).T.reshape(units.heads, -1))  # its columns, as rows
-        heads[i] = np.concatenate(parts, axis=1).mean(1)
+        heads.append(np.concatenate(parts, axis=1).mean(1))
         inner = [kept(layer.get_submodule(path)).ravel() for path in row.mlp_in]
-        mlps[i] = np.concatenate([*inner, kept(model.mlp_outs[i]).ravel()]).mean()
-    return heads, mlps
+        mlps.append(np.concatenate([*inner, kept(model.mlp_outs[i]).ravel()]).mean())
+    return np.array(heads), np.array(mlps)
 
 
 def unit_weights(model: Model, mask: Mask) -> int:
     """How many weights a model has left when these units stay."""
-    mask.check(model.units)
-    units, row, layer = model.units, model.family, model.layers[0]
-
-    def count(*paths: str) -> int:
-        return sum(int(layer.get_submodule(path).weight.numel()) for path in paths)
-
-    one = count(*row.attention_in) // (units.heads + 2 * units.groups)  # of one query, key or value head
-    groups = mask.heads.reshape(units.layers, units.groups, -1).any(-1)
-    gone = int((~mask.heads).sum()) * (one + count(row.attention_out) // units.heads)
-    gone += int((~groups).sum()) * 2 * one + int((~mask.mlps).sum()) * count(*row.mlp_in, row.mlp_out)
-    return sum(p.numel() for p in encoder_weights(model).values()) - gone
+    return int(mask.sizes(count_units(model.net, model.family, matrices=True))["encoder_parameters"])
 
 
 def by_head(kept: np.ndarray, model: Model) -> np.ndarray:

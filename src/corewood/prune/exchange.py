@@ -1,9 +1,8 @@
 """Exchange: from a mask of exact size to one that no exchange of an open and a closed unit makes better.
 
 A search by soft gates ends near a good mask, not at one: closed gates hardly get a gradient, and what is good on average
-over noise need not be good as a hard mask. Here the logits are linearised in the gates around the hard mask, one pass forward
-and one back per direction of the classes. That predicts the KL of every exchange at once; the best few are then run for real,
-with the layers below the first change shared, and the best of these is taken.
+over noise need not be good as a hard mask. Here the logits are linearised in the gates around the hard mask, which predicts
+the KL of every exchange at once; the best few are run for real, and the best of these is taken.
 
 Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So each round first runs
 the mask on many texts, then works on those with the largest KL and on a draw of the others that stands for all of them.
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from scipy.special import log_softmax
+from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
 from corewood.evaluate.metrics import kl
@@ -24,7 +24,6 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
-from corewood.model.reference import Reference
 from corewood.model.resume import slim_variants, variants
 from corewood.model.slim import can_slim
 from corewood.spec import Ablation
@@ -36,27 +35,22 @@ GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
 PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
 BATCH = 32  # examples per backward pass
+LOOK = 48  # held-out texts that tell how a search is going; rounds have as many that break first, and as many others
 ROW = ("kl", "examples", "held")
+ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
 SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
 TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Some of a sample, with the full model's logits; `kl_of` runs subnetworks on them."""
+    """Texts with the full model's logits and means; `kl_of` runs subnetworks on them."""
 
     model: Model
     examples: Encoded
     full: np.ndarray  # (example, class)
     means: Means
     ablate: Ablation
-
-    @classmethod
-    def of(cls, model: Model, sample: Encoded, reference: Reference, rows: np.ndarray, ablate: Ablation) -> Texts:
-        return cls(model, sample.take(rows), reference.logits[rows], reference.means, ablate)
-
-    def __len__(self) -> int:
-        return len(self.full)
 
     def take(self, rows: np.ndarray) -> Texts:
         return replace(self, examples=self.examples.take(rows), full=self.full[rows])
@@ -106,7 +100,7 @@ def linearise(texts: Texts, mask: Mask) -> Linear:
     mass = np.exp(log_softmax(texts.full.astype(np.float64), -1)).mean(0)
     first, *others = np.argsort(-mass, kind="stable")[:CLASSES]
     logits = np.zeros(texts.full.shape)
-    slopes = np.zeros((len(texts), len(others), len(units)))
+    slopes = np.zeros((len(logits), len(others), len(units)))
     vector = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
     for rows in by_length(texts.examples.lengths, BATCH):
         z = vector.repeat(len(rows), 1).requires_grad_()  # (example, unit): every example has a slope of its own
@@ -132,43 +126,44 @@ class Exchanged:
     penalty: np.ndarray  # (unit,) how far closing it turned out worse than predicted
     held_rows: np.ndarray  # the held-out texts that are looked at each round,
     held_weights: np.ndarray  # and what each stands for
-    round: int = 0
     stale: int = 0  # rounds since held-out KL last fell
     failed: int = 0  # rounds since an exchange was made: the next one tries what is predicted next best
     done: bool = False
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # of the trajectory: kl, examples, held
 
+    @property
+    def round(self) -> int:
+        return len(self.rows)
+
     @classmethod
-    def start(cls, mask: Mask, known: np.ndarray, held: Texts, rows: np.ndarray, weights: np.ndarray) -> Exchanged:
-        """`known` is what other masks, or soft gates, gave on the texts: it tells which to run first."""
+    def start(cls, mask: Mask, sparser: Mask, known: np.ndarray, held: Texts) -> Exchanged:
+        """`known`, what other masks or soft gates gave on the texts, tells which to run first; a sparser mask tells which
+        held-out texts break first, so that few need to be looked at.
+        """
+        rows, weights = weighted(held.kl_of(sparser) + held.kl_of(mask), LOOK, LOOK, np.random.default_rng(0x4E))
         value = float((held.take(rows).kl_of(mask) * weights).sum())
         never = np.full(len(known), -1)
         return cls(mask.vector, mask.vector, value, known, never, np.zeros(len(mask.vector)), rows, weights)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        numbers = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
-        rows = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
-        same = {
-            name: getattr(self, name) for name in ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
-        }
-        return {**same, "numbers": numbers, "rows": rows}
+    def arrays(self, prefix: str) -> dict[str, Tensor]:
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays["numbers"] = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
+        arrays["rows"] = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
+        return {prefix + name: torch.tensor(array) for name, array in arrays.items()}
 
     @classmethod
-    def from_arrays(cls, saved: Mapping[str, np.ndarray]) -> Exchanged:
-        best_held, *counts, done = saved["numbers"].tolist()
-        count, stale, failed = map(int, counts)
-        rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved["rows"].tolist())
-        same = {name: array for name, array in saved.items() if name not in ("numbers", "rows")}
-        return cls(**same, best_held=best_held, round=count, stale=stale, failed=failed, done=bool(done), rows=rows)
+    def from_arrays(cls, saved: Mapping[str, Tensor], prefix: str) -> Exchanged:
+        best_held, _, stale, failed, done = saved[prefix + "numbers"].tolist()
+        rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved[prefix + "rows"].tolist())
+        same = {name: saved[prefix + name].numpy() for name in ARRAYS}
+        return cls(**same, best_held=best_held, stale=int(stale), failed=int(failed), done=bool(done), rows=rows)
 
 
 def chosen(state: Exchanged, held: Texts) -> tuple[Mask, float]:
     """Of the last mask and the best by the held-out texts of the rounds, the better on all held-out texts; and its KL."""
     units = held.model.units
     masks = {vector.tobytes(): units.from_vector(vector) for vector in (state.best, state.vector)}
-    judged = [(float(held.kl_of(mask).mean()), mask) for mask in masks.values()]
-    value, mask = min(judged, key=lambda pair: pair[0])
-    return mask, value
+    return min(((mask, float(held.kl_of(mask).mean())) for mask in masks.values()), key=lambda pair: pair[1])
 
 
 def exchange_round(
@@ -207,24 +202,15 @@ def exchange_round(
         state = replace(state, best=state.vector, best_held=judged)
     stale = 0 if better else state.stale + 1
     row = {"kl": now, "examples": float(len(again) + len(rows) * (1 + len(tried))), "held": judged}
-    return replace(
-        state,
-        known=known,
-        seen=seen,
-        penalty=penalty,
-        round=state.round + 1,
-        stale=stale,
-        failed=failed,
-        done=stale >= PATIENCE or failed >= FAILURES,
-        rows=(*state.rows, row),
-    )
+    state = replace(state, known=known, seen=seen, penalty=penalty, rows=(*state.rows, row))
+    return replace(state, stale=stale, failed=failed, done=stale >= PATIENCE or failed >= FAILURES)
 
 
 def proposals(
     linear: Linear, full: np.ndarray, weight: np.ndarray, state: Exchanged, locked: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """((variant, unit) masks to try, their predicted KL): the best single exchanges, then the best two and three in a row."""
-    vector, at = state.vector.copy(), linear
+    vector, at = state.vector, linear
     tried: list[np.ndarray] = []
     hoped: list[float] = []
     for together in range(TOGETHER):
@@ -237,13 +223,10 @@ def proposals(
         order = order[state.failed * TRIED :][:TRIED] if together == 0 else order[:1]
         if not len(order):
             break
-        for pair in pairs[order]:
-            changed = vector.copy()
-            changed[pair] = ~changed[pair]
-            tried.append(changed)
+        change = swap_change(pairs[order], len(vector))
+        tried += list(vector ^ (change != 0))
         hoped += guess[order].tolist()
-        step = swap_change(pairs[order[:1]], len(vector))
-        at, vector = replace(at, logits=at.moved(step)[0]), tried[-1 if together else 0]
+        at, vector = replace(at, logits=at.moved(change[:1])[0]), vector ^ (change[0] != 0)  # go on from the best of them
     return np.array(tried, bool).reshape(-1, len(state.vector)), np.array(hoped)
 
 
@@ -258,5 +241,5 @@ def swap_change(pairs: np.ndarray, units: int) -> np.ndarray:
 def predicted_kl(linear: Linear, full: np.ndarray, weight: np.ndarray, pairs: np.ndarray, units: int) -> np.ndarray:
     """(pair,), in parts that stay small in memory."""
     part = max(1, 4_000_000 // full.size)
-    parts = [pairs[i : i + part] for i in range(0, len(pairs), part)]
-    return np.concatenate([(kl(full, linear.moved(swap_change(p, units))) * weight).sum(1) for p in parts])
+    moves = (linear.moved(swap_change(pairs[i : i + part], units)) for i in range(0, len(pairs), part))
+    return np.concatenate([(kl(full, moved) * weight).sum(1) for moved in moves])

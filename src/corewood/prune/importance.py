@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from corewood.data.encode import Encoded, by_length
+from corewood.data.encode import Encoded, by_length, encode
+from corewood.data.labels import gold_classes
+from corewood.data.task import Split
 from corewood.errors import JobError
+from corewood.evaluate.metrics import score
+from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
 from corewood.prune.l0 import frozen
+from corewood.spec import Ablation
 from corewood.spec.ways import Importance, Prunes
 
 Judge = Callable[[Mask], float]
@@ -35,13 +41,7 @@ def example_losses(logits: Tensor, gold: Tensor) -> Tensor:
 
 
 def importance_scores(
-    model: Model,
-    mask: Mask,
-    examples: Encoded,
-    gold: np.ndarray,
-    settings: Importance,
-    means: Means | None = None,
-    progress: Progress = no_progress,
+    model: Model, mask: Mask, examples: Encoded, gold: np.ndarray, settings: Importance, means: Means | None = None
 ) -> np.ndarray:
     """(unit,) in flat order; units that the mask leaves out score nothing (not a number).
 
@@ -49,24 +49,19 @@ def importance_scores(
     """
     total = torch.zeros(mask.vector.size, dtype=torch.float64)
     start = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
-    units, batches, done = model.units, 0, 0
+    alone = settings.per == "example"
+    units, batches = model.units, 0
     answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
-    with frozen(model, False):
+    with frozen(model, False), torch.enable_grad():
         for indices in by_length(examples.lengths, settings.batch):
-            shape = (len(indices), -1) if settings.per == "example" else (-1,)
-            gates = start.expand(shape).clone().requires_grad_()  # ([example,] unit)
-            with (
-                gated(model, Gates.from_vector(gates, units.layers, units.heads), settings.stand_in, means),
-                torch.enable_grad(),
-            ):
+            z = start.expand((len(indices), -1) if alone else (-1,)).clone().requires_grad_()  # ([example,] unit)
+            with gated(model, Gates.from_vector(z, units.layers, units.heads), settings.stand_in, means):
                 logits = model.net(**examples.batch(indices, model.device)).logits
-                losses = example_losses(logits, answers[indices])
-                (gradient,) = torch.autograd.grad(losses.sum() if settings.per == "example" else losses.mean(), gates)
-            total += (gradient.abs().sum(0) if settings.per == "example" else gradient.abs()).double().cpu()
+            losses = example_losses(logits, answers[indices])
+            (gradient,) = torch.autograd.grad(losses.sum() if alone else losses.mean(), z)
+            total += (gradient.abs().sum(0) if alone else gradient.abs()).double().cpu()
             batches += 1
-            done += len(indices)
-            progress(done, len(examples))
-    scores = (total / (len(examples) if settings.per == "example" else batches)).numpy()
+    scores = (total / (len(examples) if alone else batches)).numpy()
     if not np.isfinite(scores).all():
         raise JobError("importance: some gradients are not numbers; check the model's weights and the labels")
     return np.where(mask.vector, scores, np.nan)
@@ -82,12 +77,11 @@ def normalised(scores: np.ndarray, layers: int, heads: int) -> np.ndarray:
 
 def without_least(mask: Mask, ranking: np.ndarray, heads: int, mlps: int) -> Mask:
     """The mask without its least important units: so many heads, so many MLPs. Of equal ones the first goes."""
-    kept = mask.vector.copy()
-    split = mask.heads.size
-    for part, count in ((slice(0, split), heads), (slice(split, None), mlps)):
-        order = np.argsort(np.where(kept[part], ranking[part], np.inf), kind="stable")
-        kept[part][order[: min(count, int(kept[part].sum()))]] = False
-    return Mask(kept[:split].reshape(mask.heads.shape), kept[split:])
+    kept = np.split(mask.vector, [mask.heads.size])  # heads and MLPs
+    for part, ranks, count in zip(kept, np.split(ranking, [mask.heads.size]), (heads, mlps), strict=True):
+        order = np.argsort(np.where(part, ranks, np.inf), kind="stable")
+        part[order[: min(count, int(part.sum()))]] = False
+    return Mask(kept[0].reshape(mask.heads.shape), kept[1])
 
 
 def reaches(score: float, floor: float) -> bool:
@@ -102,82 +96,18 @@ class FoundUnits:
     scores: pd.DataFrame = field(repr=False)  # round, unit, score, ranked: what the units of that round's mask scored
 
 
-@dataclass
-class ImportanceSearch:
-    """Prune while the judged score stays at or above its floor, or down to an exact size.
+def phases(settings: Importance, prune: Prunes, all_heads: int) -> list[tuple[str, int, int]]:
+    """(name, heads and MLPs that a round removes): together first; when a round fails, heads alone, and then MLPs alone."""
+    step = share_of(all_heads, settings.heads_per_round)
+    if prune == "heads":
+        return [("heads", step, 0)]
+    alone = share_of(all_heads, settings.heads_alone_per_round or settings.heads_per_round)
+    together = [("both", step, 1), ("heads", alone, 0)] if prune == "both" else []
+    return [*together, ("mlps", 0, 1)]
 
-    Together: a tenth of the heads and one MLP a round. When such a round fails, heads alone; when that fails, MLPs alone.
-    A ranking always comes from the last mask that passed.
-    """
 
-    model: Model
-    examples: Encoded
-    gold: np.ndarray
-    judge: Judge
-    settings: Importance
-    means: Means | None = None
-    progress: Progress = no_progress
-    rows: list[dict[str, object]] = field(default_factory=list)
-    scores: list[pd.DataFrame] = field(default_factory=list)
-
-    def ranking(self, mask: Mask) -> np.ndarray:
-        raw = importance_scores(self.model, mask, self.examples, self.gold, self.settings, self.means)
-        units = self.model.units
-        ranked = normalised(raw, units.layers, units.heads) if self.settings.normalise else raw
-        table = pd.DataFrame({"round": len(self.rows) - 1, "unit": units.names, "score": raw, "ranked": ranked})
-        self.scores.append(table[mask.vector])
-        return ranked
-
-    def note(self, phase: str, mask: Mask, score: float, floor: float, passed: bool) -> None:
-        counts = {"heads": int(mask.heads.sum()), "mlps": int(mask.mlps.sum())}
-        self.rows.append({"round": len(self.rows), "phase": phase, **counts, "score": score, "floor": floor, "passed": passed})
-        self.progress(len(self.rows), len(self.rows) + 4)
-
-    def found(self, mask: Mask) -> FoundUnits:
-        return FoundUnits(mask, pd.DataFrame(self.rows), pd.concat(self.scores, ignore_index=True))
-
-    def by_threshold(self, prune: Prunes) -> FoundUnits:
-        mask = self.model.units.full()
-        full = self.judge(mask)
-        floor = self.settings.threshold * full
-        self.note("full", mask, full, floor, True)
-        step = self.heads_in(self.settings.heads_per_round)
-        alone = self.heads_in(self.settings.heads_alone_per_round or self.settings.heads_per_round)
-        phases = {
-            "both": [("both", step, 1), ("heads", alone, 0), ("mlps", 0, 1)],
-            "heads": [("heads", step, 0)],
-            "mlps": [("mlps", 0, 1)],
-        }
-        ranking = self.ranking(mask)
-        for phase, heads, mlps in phases[prune]:
-            while True:
-                smaller = without_least(mask, ranking, heads, mlps)
-                if smaller == mask:
-                    break
-                score = self.judge(smaller)
-                passed = reaches(score, floor)
-                self.note(phase, smaller, score, floor, passed)
-                if not passed:
-                    break
-                mask = smaller
-                if len(mask):
-                    ranking = self.ranking(mask)
-        return self.found(mask)
-
-    def to_size(self, heads: int, mlps: int) -> FoundUnits:
-        """Down to exactly so many, in rounds: the fewer units, the more the ranking depends on which are left."""
-        mask = self.model.units.full()
-        self.note("full", mask, np.nan, np.nan, True)
-        while (left := int(mask.heads.sum()) - heads) + (mlps_left := int(mask.mlps.sum()) - mlps) > 0:
-            step = min(left, self.heads_in(self.settings.heads_per_round))
-            mask = without_least(mask, self.ranking(mask), step, min(mlps_left, 1))
-            self.note("size", mask, np.nan, np.nan, True)
-        if not self.scores:  # nothing to remove
-            self.ranking(mask)
-        return self.found(mask)
-
-    def heads_in(self, share: float) -> int:
-        return max(1, round(share * self.model.units.layers * self.model.units.heads))
+def share_of(count: int, share: float) -> int:
+    return max(1, round(share * count))
 
 
 def importance_search(
@@ -191,11 +121,73 @@ def importance_search(
     means: Means | None = None,
     progress: Progress = no_progress,
 ) -> FoundUnits:
-    """`size` is (heads, MLPs) to keep; without it, the settings' sparsity or threshold decides."""
-    search = ImportanceSearch(model, examples, gold, judge, settings, means, progress)
-    units = model.units
+    """Prune while the judged score stays at or above its floor; or down to exactly `size`, (heads, MLPs), or to the sparsity
+    of the settings, in rounds too: the fewer units, the more the ranking depends on which are left.
+
+    A ranking always comes from the last mask that passed.
+    """
+    units, mask = model.units, model.units.full()
+    rows: list[dict[str, Any]] = []
+    scores: list[pd.DataFrame] = []
+
+    def ranking_of(mask: Mask) -> np.ndarray:
+        raw = importance_scores(model, mask, examples, gold, settings, means)
+        ranked = normalised(raw, units.layers, units.heads) if settings.normalise else raw
+        table = pd.DataFrame({"round": len(rows) - 1, "unit": units.names, "score": raw, "ranked": ranked})
+        scores.append(table[mask.vector])
+        return ranked
+
+    def note(phase: str, mask: Mask, score: float = np.nan, floor: float = np.nan, passed: bool = True) -> None:
+        counts = {"heads": int(mask.heads.sum()), "mlps": int(mask.mlps.sum())}
+        rows.append({"round": len(rows), "phase": phase, **counts, "score": score, "floor": floor, "passed": passed})
+        progress(len(rows), len(rows) + 4)
+
     if size is None and settings.sparsity is not None:
         stay = 1 - settings.sparsity
-        heads = round(stay * units.layers * units.heads) if prune != "mlps" else units.layers * units.heads
+        heads = round(stay * mask.heads.size) if prune != "mlps" else mask.heads.size
         size = heads, round(stay * units.layers) if prune != "heads" else units.layers
-    return search.by_threshold(prune) if size is None else search.to_size(*size)
+    if size is not None:
+        note("full", mask)
+        while (more := int(mask.heads.sum()) - size[0]) + (more_mlps := int(mask.mlps.sum()) - size[1]) > 0:
+            step = min(more, share_of(mask.heads.size, settings.heads_per_round))
+            mask = without_least(mask, ranking_of(mask), step, min(more_mlps, 1))
+            note("size", mask)
+        if not scores:  # nothing to remove
+            ranking_of(mask)
+    else:
+        full = judge(mask)
+        floor = settings.threshold * full
+        note("full", mask, full, floor)
+        ranking = ranking_of(mask)
+        for phase, heads, mlps in phases(settings, prune, mask.heads.size):
+            while (smaller := without_least(mask, ranking, heads, mlps)) != mask:
+                value = judge(smaller)
+                note(phase, smaller, value, floor, reaches(value, floor))
+                if not rows[-1]["passed"]:
+                    break
+                mask = smaller
+                if len(mask):
+                    ranking = ranking_of(mask)
+    return FoundUnits(mask, pd.DataFrame(rows), pd.concat(scores, ignore_index=True))
+
+
+def unit_judge(
+    model: Model, examples: Encoded, gold: np.ndarray, metric: str, ablate: Ablation = "zero", means: Means | None = None
+) -> Judge:
+    """How good a subnetwork is, as one number."""
+    return lambda mask: score(metric, logits_of(model, mask, examples, ablate, means), gold, draws=0).value
+
+
+def prune_units(
+    model: Model,
+    split: Split,
+    settings: Importance | None = None,
+    prune: Prunes = "both",
+    metric: str = "accuracy",
+    progress: Progress = no_progress,
+) -> FoundUnits:
+    """Heads and MLPs of a fine-tuned model by importance, on a labelled split: `.mask`, and how it was found."""
+    settings = settings or Importance.model_validate({})
+    examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
+    judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)
+    return importance_search(model, examples, gold, judge, settings, prune, None, model.means, progress)

@@ -10,7 +10,7 @@ A part of the sample is held out: it gives no gradients and proposes no exchange
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -24,24 +24,25 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corewood.data.encode import Encoded, shuffled
+from corewood.data.task import Task
 from corewood.errors import JobError
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
-from corewood.model.mask import Mask, Units
-from corewood.model.reference import Progress, Reference, no_progress
-from corewood.prune.exchange import Exchanged, Texts, chosen, exchange_round, weighted
+from corewood.model.mask import Mask, Masks, Units
+from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
+from corewood.prune.exchange import LOOK, Exchanged, Texts, chosen, exchange_round
 from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
 EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
-QUANTILES = 64  # points of that grid
+QUANTILES = 64  # points of the grid of noise that expectations are taken over
 ADAM = (0.9, 0.999, 1e-8)
 # of the trajectory; a round of exchanges has no soft gates, and so no numbers in the four from `expected` on, `live` and `gap`
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
+TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
-LOOK = 48  # of them, along the way
 SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
 LOOK_EVERY = 256  # examples of gradient steps between two looks
 ROUND_STEPS = 12  # gradient steps that a round of exchanges counts as, for progress
@@ -93,28 +94,30 @@ def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
 class State:
     """Everything a search needs to go on: a few hundred numbers."""
 
-    step: int
     values: Tensor  # (unit + 2,) log_alpha, then lambda1 and lambda2
     first: Tensor  # (unit + 2,) Adam's moments
     second: Tensor
     way: Tensor  # (sparsity of the path, unit) log_alpha when the target first reached it; not a number before
+    texts: Tensor = field(repr=False)  # (example,) last KL of each; nan: not seen
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # the trajectory so far
-    texts: Tensor = field(default_factory=lambda: torch.zeros(0), repr=False)  # (example,) last KL of each; nan: not seen
     exchanged: tuple[Exchanged, ...] = field(default=(), repr=False)  # one per size begun, from the sparsest back
+
+    @property
+    def step(self) -> int:
+        return len(self.rows)
 
     @classmethod
     def start(cls, units: int, settings: L0, seed: int, texts: int) -> State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
         values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
         way = torch.full((len(settings.path), units), torch.nan)
-        return cls(0, values, torch.zeros_like(values), torch.zeros_like(values), way, texts=torch.full((texts,), torch.nan))
+        return cls(values, torch.zeros_like(values), torch.zeros_like(values), way, torch.full((texts,), torch.nan))
 
     def save(self, path: Path) -> None:
         rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
-        arrays = {"values": self.values, "first": self.first, "second": self.second, "way": self.way, "rows": rows}
-        arrays["texts"] = self.texts
+        arrays = {name: getattr(self, name) for name in TENSORS} | {"rows": rows}
         for place, one in enumerate(self.exchanged):
-            arrays |= {f"{place}.{name}": torch.tensor(array) for name, array in one.arrays().items()}
+            arrays |= one.arrays(f"{place}.")
         part = path.with_suffix(".part")
         save_file(arrays, part)
         part.rename(path)
@@ -123,13 +126,9 @@ class State:
     def load(cls, path: Path) -> State:
         saved = load_file(path)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
-        begun: dict[str, dict[str, np.ndarray]] = {}
-        for name, tensor in saved.items():
-            place, _, inner = name.partition(".")
-            if inner:
-                begun.setdefault(place, {})[inner] = tensor.numpy()
-        exchanged = tuple(Exchanged.from_arrays(begun[str(place)]) for place in range(len(begun)))
-        return cls(len(rows), saved["values"], saved["first"], saved["second"], saved["way"], rows, saved["texts"], exchanged)
+        begun = sum(name.endswith(".numbers") for name in saved)
+        exchanged = tuple(Exchanged.from_arrays(saved, f"{place}.") for place in range(begun))
+        return cls(**{name: saved[name] for name in TENSORS}, rows=rows, exchanged=exchanged)
 
 
 def stream(seed: int, step: int) -> int:
@@ -158,7 +157,7 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     for row, sparsity in zip(way, settings.targets, strict=False):
         if target_at(state.step, settings) >= sparsity - 1e-9 and bool(row.isnan().any()):
             row.copy_(gates)
-    return replace(state, step=count, values=torch.cat([gates, lambdas]), first=first, second=second, way=way)
+    return replace(state, values=torch.cat([gates, lambdas]), first=first, second=second, way=way)
 
 
 @dataclass(frozen=True)
@@ -198,69 +197,72 @@ def l0_search(
     checkpoint: Callable[[State], None] | None = None,
 ) -> Found:
     """One subnetwork per target. `state` continues a search that `checkpoint` was told of."""
-    state = state or State.start(len(model.units), settings, seed, len(sample))
+    units = model.units
+    state = state or State.start(len(units), settings, seed, len(sample))
     tell = checkpoint or (lambda _state: None)
     learnt, kept = held_out(len(sample))
-    held = Texts.of(model, sample, reference, kept, ablate)
+    texts = Texts(model, sample, reference.logits, reference.means, ablate)
+    held = texts.take(kept)
+    look = held.take(np.arange(min(LOOK, len(kept))))
     total = settings.gradient_steps + ROUND_STEPS * min(USUAL_ROUNDS, settings.most_rounds) * len(settings.targets)
     every = max(1, round(LOOK_EVERY / settings.batch))
-    look = held.take(np.arange(min(LOOK, len(held))))
     with frozen(model, settings.dropout):
         for batch in islice(shuffled(sample.lengths[learnt], settings.batch, seed), state.step, settings.gradient_steps):
-            state = step(model, sample, learnt[batch], reference, settings, seed, ablate, state)
+            state = step(texts, learnt[batch], settings, seed, state)
             if state.step % every == 0 or state.step == settings.gradient_steps:
-                state = looked(model, state, look, settings)
+                state = looked(state, look, settings)
             progress(state.step, total)
             tell(state)
     log_alpha = state.values[:-2].numpy()
     seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
-    search_on = Texts.of(model, sample, reference, seen, ablate)
-    masks = [final_mask(log_alpha, model.units, settings)]
-    ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back, as the sizes below
-    judged: dict[Mask, float] = {}  # on all held-out texts
+    search_on = texts.take(seen)
+    masks: list[Mask] = []
+    values: list[float] = []  # on all held-out texts
     with frozen(model, dropout=False):
+        ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back
         for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
-            inside = masks[0].vector if place else np.zeros(len(model.units), bool)
-            if way is not None:
-                masks.insert(0, containing(masks[0], way, model.units, target))
+            inside = masks[0].vector if masks else np.zeros(len(units), bool)
+            mask = final_mask(log_alpha, units, settings) if way is None else containing(masks[0], way, units, target)
+            masks.insert(0, mask)
             if not settings.auto:
+                values.insert(0, float(held.kl_of(mask).mean()))
                 continue
             if place == len(state.exchanged):
                 known = state.exchanged[-1].known if place else state.texts.numpy()[seen].astype(float)
-                state = replace(state, exchanged=(*state.exchanged, begun(masks, log_alpha, known, held)))
-            while not state.exchanged[place].done and state.exchanged[place].round < settings.most_rounds:
-                before = state.exchanged[place]
-                rng = np.random.default_rng([seed, place, before.round, 0xE])
-                after = exchange_round(search_on, held, before, inside, settings.budget, rng)
+                sparser = masks[1] if place else units.from_vector(largest(log_alpha, max(1, round(SPARSER * len(mask)))))
+                state = replace(state, exchanged=(*state.exchanged, Exchanged.start(mask, sparser, known, held)))
+            while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
+                rng = np.random.default_rng([seed, place, now.round, 0xE])
+                after = exchange_round(search_on, held, now, inside, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged[:place], after))
-                rounds = sum(len(one.rows) for one in state.exchanged)
+                rounds = sum(one.round for one in state.exchanged)
                 progress(min(total, settings.gradient_steps + ROUND_STEPS * rounds), total)
                 tell(state)
-            masks[0], value = chosen(state.exchanged[place], held)
-            judged[masks[0]] = value
-    values = tuple(judged[mask] if mask in judged else float(held.kl_of(mask).mean()) for mask in masks)
+            masks[0], value = chosen(now, held)
+            values.insert(0, value)
     ended = tuple(one.done for one in state.exchanged[::-1]) if settings.auto else (False,) * len(masks)
-    return Found(tuple(masks), values, ended, log_alpha, trajectory_of(state, settings))
+    return Found(tuple(masks), tuple(values), ended, log_alpha, trajectory_of(state, settings))
 
 
-def begun(masks: list[Mask], log_alpha: np.ndarray, known: np.ndarray, held: Texts) -> Exchanged:
-    """Before the first round: which held-out texts break first, by a sparser mask, so that few need to be looked at."""
-    units = held.model.units
-    sparser = masks[1] if len(masks) > 1 else None
-    if sparser is None:
-        order = np.argsort(-np.where(masks[0].vector, log_alpha, -np.inf), kind="stable")
-        sparser = units.from_vector(np.isin(np.arange(len(units)), order[: max(1, round(SPARSER * len(masks[0])))]))
-    break_first = held.kl_of(sparser) + held.kl_of(masks[0])
-    rows, weights = weighted(break_first, LOOK, LOOK, np.random.default_rng(0x4E))
-    return Exchanged.start(masks[0], known, held, rows, weights)
+def search(
+    model: Model, task: Task, method: L0, seeds: Iterable[int] = range(6), ablate: Ablation = "mean", sample: int = 2048
+) -> Masks:
+    """One mask per seed; with a path, one per seed and sparsity, in rising sparsity. The full model runs once over a sample
+    of the training texts, for all of them. The model keeps the mean activations, so that `cw.gated` and `cw.predict` find them.
+    """
+    chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
+    shared = reference(model, chosen)
+    model.means = shared.means
+    found = [l0_search(model, chosen, shared, method, seed, ablate) for seed in seeds]
+    return Masks([mask for f in found for mask in f.masks], [f.trajectory for f in found for _ in f.masks])
 
 
-def looked(model: Model, state: State, look: Texts, settings: L0) -> State:
+def looked(state: State, look: Texts, settings: L0) -> State:
     """The KL of the hard mask that the gates would give now, on texts that give no gradients."""
-    model.net.eval()
-    mask = final_mask(state.values[:-2].numpy(), model.units, settings)
+    look.model.net.eval()
+    mask = final_mask(state.values[:-2].numpy(), look.model.units, settings)
     last = {**state.rows[-1], "held": float(look.kl_of(mask).mean())}
-    model.net.train(settings.dropout)
+    look.model.net.train(settings.dropout)
     return replace(state, rows=(*state.rows[:-1], last))
 
 
@@ -274,17 +276,9 @@ def trajectory_of(state: State, settings: L0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(kinds)
 
 
-def step(
-    model: Model,
-    sample: Encoded,
-    indices: np.ndarray,
-    reference: Reference,
-    settings: L0,
-    seed: int,
-    ablate: Ablation,
-    state: State,
-) -> State:
-    units = model.units
+def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State) -> State:
+    """Forward and back to the gates, on these of the texts."""
+    model, units = texts.model, texts.model.units
     generator = torch.Generator().manual_seed(stream(seed, state.step))
     draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
     u = torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE
@@ -293,11 +287,10 @@ def step(
     z = sample_gates(log_alpha, u)
     if settings.dropout:
         torch.manual_seed(stream(seed, state.step))
-    with gated(
-        model, Gates.from_vector(z.to(model.device), units.layers, units.heads), ablate, reference.means, seed + state.step
-    ):
-        logits = model.net(**sample.batch(indices, model.device)).logits.float().cpu()
-    full = torch.from_numpy(reference.logits[indices])
+    gates = Gates.from_vector(z.to(model.device), units.layers, units.heads)
+    with gated(model, gates, texts.ablate, texts.means, seed + state.step):
+        logits = model.net(**texts.examples.batch(indices, model.device)).logits.float().cpu()
+    full = torch.from_numpy(texts.full[indices])
     each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
     kl = each.sum() / len(each)
     sampled = 1 - z.mean()
@@ -309,62 +302,53 @@ def step(
     (gradient,) = torch.autograd.grad(loss, values)
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
-    norm = gradient.norm()
-    gradient = gradient * min(1.0, settings.clip / (float(norm) + 1e-6))
+    gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
+    now = state.values[:-2]
+    final = largest(now.numpy(), kept_units(len(units), settings.sparsity))  # of the final size, as the gates are now
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
-        "expected": 1 - float(mean_gate(state.values[:-2]).mean()),
+        "expected": 1 - float(mean_gate(now).mean()),
         "sampled": float(sampled.detach()),
         "closed": float(closed.detach()),
         "kl": float(kl.detach()),
         "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
-        "gap": soft_hard_gap(state.values[:-2], settings.sparsity),
+        "gap": float(np.abs(1 - closed_probability(now).numpy() - final).mean()),
         "round": 0,
         "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
     }
-    texts = state.texts.clone()
-    texts[indices] = each.detach()
-    return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=texts)
+    last = state.texts.clone()
+    last[indices] = each.detach()
+    return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=last)
 
 
-def soft_hard_gap(log_alpha: Tensor, sparsity: float) -> float:
-    """Mean distance between P(open) and the mask of the final size that the gates would give now."""
-    open_probability = 1 - closed_probability(log_alpha).numpy()
-    return float(np.abs(open_probability - largest(log_alpha.numpy(), sparsity)).mean())
-
-
-def largest(log_alpha: np.ndarray, sparsity: float) -> np.ndarray:
-    """(unit,) True for as many of the largest as stay at this sparsity."""
+def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:
+    """(unit,) True for so many of the largest; of equal ones the first."""
     kept = np.zeros(len(log_alpha), bool)
-    kept[np.argsort(-log_alpha, kind="stable")[: kept_units(len(log_alpha), sparsity)]] = True
+    kept[np.argsort(-log_alpha, kind="stable")[:count]] = True
     return kept
 
 
 def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
     if settings.final == "threshold":
         return released_rule(log_alpha, units, settings.threshold)
-    return units.from_vector(largest(log_alpha, settings.sparsity))
+    return units.from_vector(largest(log_alpha, kept_units(len(units), settings.sparsity)))
 
 
 def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: float) -> Mask:
     """A larger mask: all of the smaller one, and the units that stood highest when its size was reached."""
-    order = np.lexsort((-log_alpha, ~inside.vector))  # the units of the smaller mask first, then by log_alpha
-    kept = np.zeros(len(units), bool)
-    kept[order[: max(kept_units(len(units), sparsity), len(inside))]] = True
-    return units.from_vector(kept)
+    count = max(kept_units(len(units), sparsity), len(inside))
+    return units.from_vector(largest(np.where(inside.vector, np.inf, log_alpha), count))
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
     """The released code: per layer, as many zeros as expected; soft values of the rest against one threshold."""
     soft = 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8))
     zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
-    split = units.layers * units.heads
-    parts = [slice(i * units.heads, (i + 1) * units.heads) for i in range(units.layers)] + [slice(split, None)]
-    for part in parts:
-        count = round(float(zero[part].sum()))
-        soft[part][np.argsort(soft[part], kind="stable")[:count]] = 0  # a view: writes through
+    ends = units.heads * np.arange(1, units.layers + 1)  # the heads of each layer, then all MLPs
+    for values, closed in zip(np.split(soft, ends), np.split(zero, ends), strict=True):
+        values[np.argsort(values, kind="stable")[: round(float(closed.sum()))]] = 0  # a view: writes through
     return units.from_vector(soft > threshold)
 
 

@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from corewood.data.encode import Encoded, encode
+from corewood.data.labels import gold_classes
+from corewood.data.task import Split
+from corewood.evaluate.metrics import score
+from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 from corewood.model.weights import WeightMask, encoder_weights
@@ -26,16 +32,14 @@ LOW_BITS = 15  # of the 31 bits of a magnitude, those that the second count tell
 Judge = Callable[[], float]
 
 
-@dataclass
 class Pruner:
     """Removes the smallest weights of a model in place, round by round; `undo` takes the last round back."""
 
-    weights: Mapping[str, Tensor]
-    gone: dict[str, Tensor] = field(init=False)  # parameter -> uint8, in its shape: the round it went in, 0 while it is there
-    rounds: list[dict[str, Tensor]] = field(default_factory=list)  # parameter -> the values that a round removed
-
-    def __post_init__(self) -> None:
-        self.gone = {name: torch.zeros(w.shape, dtype=torch.uint8, device=w.device) for name, w in self.weights.items()}
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.weights = weights
+        # parameter -> uint8, in its shape: the round it went in, 0 while it is there
+        self.gone = {name: torch.zeros(w.shape, dtype=torch.uint8, device=w.device) for name, w in weights.items()}
+        self.rounds: list[dict[str, Tensor]] = []  # parameter -> the values that a round removed
 
     @property
     def left(self) -> int:
@@ -66,9 +70,8 @@ class Pruner:
         high = self.counts(lambda bits: bits >> LOW_BITS, 1 << 16)
         bucket = int(np.searchsorted(np.cumsum(high), count))
         below = int(high[:bucket].sum())
-        inside = self.counts(
-            lambda bits: torch.where(bits >> LOW_BITS == bucket, bits & ((1 << LOW_BITS) - 1), -1), 1 << LOW_BITS
-        )
+        lows = 1 << LOW_BITS
+        inside = self.counts(lambda bits: torch.where(bits >> LOW_BITS == bucket, bits & (lows - 1), -1), lows)
         low = int(np.searchsorted(np.cumsum(inside), count - below))
         below += int(inside[:low].sum())
         return (bucket << LOW_BITS) + low, count - below
@@ -118,43 +121,45 @@ class FoundWeights:
 
 
 def magnitude_search(
-    model: Model,
-    judge: Judge,
-    settings: Magnitude,
-    keep: int | None = None,
-    progress: Progress = no_progress,
+    model: Model, judge: Judge, settings: Magnitude, keep: int | None = None, progress: Progress = no_progress
 ) -> FoundWeights:
     """Prune while the judged score stays at or above its floor; or, with `keep`, down to exactly that many weights."""
+    rows: list[dict[str, Any]] = []
     with pruner(model) as work:
         total = work.left
+
+        def note(score: float, floor: float, passed: bool = True) -> None:
+            left = work.left
+            row = {"round": len(rows), "weights": left, "share": left / total, "score": score, "floor": floor, "passed": passed}
+            rows.append(row)
+
         if keep is None and settings.sparsity is not None:
             keep = round(total * (1 - settings.sparsity))
         if keep is not None:
+            note(np.nan, np.nan)
             work.remove(total - keep)
-            score = judge()
-            unjudged = {"round": 0, "weights": total, "share": 1.0, "score": np.nan, "floor": np.nan, "passed": True}
-            row = {"round": 1, "weights": keep, "share": keep / total, "score": score, "floor": np.nan, "passed": True}
-            return FoundWeights(work.mask(), pd.DataFrame([unjudged, row]))
+            note(judge(), np.nan)
+            return FoundWeights(work.mask(), pd.DataFrame(rows))
         full = judge()
         floor = settings.threshold * full
-        rows = [{"round": 0, "weights": total, "share": 1.0, "score": full, "floor": floor, "passed": True}]
-        while rows[-1]["passed"] and work.left > 1:
+        note(full, floor)
+        while rows[-1]["passed"] and work.left > 1 and len(rows) <= settings.most_rounds:
             work.remove(max(1, round(settings.per_round * work.left)))
             score = judge()
-            passed = reaches(score, floor)
-            rows.append(
-                {
-                    "round": len(rows),
-                    "weights": work.left,
-                    "share": work.left / total,
-                    "score": score,
-                    "floor": floor,
-                    "passed": passed,
-                }
-            )
+            note(score, floor, reaches(score, floor))
             progress(len(rows), len(rows) + 1)
-            if len(rows) > settings.most_rounds:
-                break
         if not rows[-1]["passed"]:
             work.undo()
         return FoundWeights(work.mask(), pd.DataFrame(rows))
+
+
+def weight_judge(model: Model, examples: Encoded, gold: np.ndarray, metric: str) -> Judge:
+    return lambda: score(metric, logits_of(model, model.units.full(), examples), gold, draws=0).value
+
+
+def prune_weights(
+    model: Model, split: Split, settings: Magnitude | None = None, metric: str = "accuracy", progress: Progress = no_progress
+) -> FoundWeights:
+    """Single weights of a fine-tuned model by magnitude: `.mask`, for `with cw.weights_masked(model, mask)`."""
+    judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)
+    return magnitude_search(model, judge, settings or Magnitude.model_validate({}), None, progress)

@@ -13,6 +13,7 @@ from corewood.data.encode import Encoded, encode
 from corewood.data.task import Split
 from corewood.model.load import Model, load
 from corewood.model.reference import reference
+from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, frozen, step
 from corewood.spec import L0, Ablation, FineTune
 from corewood.study.job import Job
@@ -133,10 +134,11 @@ def forward_pace(model: Model, examples: Encoded) -> float:
 
 def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation) -> float:
     shared = reference(model, examples)
+    texts = Texts(model, examples, shared.logits, shared.means, ablate)
     state = State.start(len(model.units), settings, 0, len(examples))
     rows = np.argsort(examples.lengths, kind="stable")[len(examples) // 4 :][: max(2, len(examples) // 2)]  # of middling length
     with frozen(model, settings.dropout):
-        return pace(lambda: step(model, examples, rows, shared, settings, 0, ablate, state), len(rows))
+        return pace(lambda: step(texts, rows, settings, 0, state), len(rows))
 
 
 def train_pace(model: Model, examples: Encoded) -> float:

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import gold_classes
-from corewood.prune.importance import importance_search
-from corewood.prune.judge import unit_judge
+from corewood.prune.importance import importance_search, unit_judge
 from corewood.spec import Importance, StudySpec
 from corewood.study.entries import read_data, read_masks, write_masks
 from corewood.study.job import Job, Kind

@@ -9,8 +9,7 @@ from safetensors.numpy import save_file
 
 from corewood.data.labels import gold_classes
 from corewood.model.weights import unit_shares, unit_weights
-from corewood.prune.judge import weight_judge
-from corewood.prune.magnitude import magnitude_search
+from corewood.prune.magnitude import magnitude_search, weight_judge
 from corewood.spec import Magnitude, StudySpec
 from corewood.study.entries import read_data, read_masks, write_weights
 from corewood.study.job import Job, Kind
