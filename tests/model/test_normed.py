@@ -10,7 +10,7 @@ import pytest
 import tiny
 import torch
 
-from corewood.data.words import Words, words_of
+from corewood.data.encode import Words, words_of
 from corewood.errors import InputError
 from corewood.evaluate.attention import attention_of
 from corewood.evaluate.normed import head_columns, normed_attention_of, split_values

@@ -1,18 +1,21 @@
-"""Text into token ids, and ids into batches of similar length."""
+"""Text into token ids or words, and ids into batches of similar length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corewood.data.task import Split
+from corewood.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
+
+SPECIAL = -1  # as the sentence of a token: none
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,20 @@ class Encoded:
 
 def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Encoded:
     """Tokenise a split; texts longer than `max_length` tokens are cut and counted."""
-    columns = [split.frame[c].tolist() for c in ("first", "second") if c in split.frame]
+    columns = [split.texts[column].tolist() for column in split.texts]
     keys = ["input_ids"] + (["token_type_ids"] if "token_type_ids" in tokenizer.model_input_names else [])
-    verbose = {"verbose": False}  # the tokenizer's own warning about long texts; ours counts them
-    rows = tokenizer(*columns, add_special_tokens=True, truncation=False, return_attention_mask=False, **verbose)
+    # not verbose: the tokenizer would warn of long texts, which are counted here
+    rows = tokenizer(*columns, truncation=False, return_attention_mask=False, verbose=False)
     long = [i for i, ids in enumerate(rows["input_ids"]) if len(ids) > max_length]
     if long:
-        cut = tokenizer(*[[c[i] for i in long] for c in columns], truncation=True, max_length=max_length, **verbose)
+        cut = tokenizer(*[[c[i] for i in long] for c in columns], truncation=True, max_length=max_length, verbose=False)
         for key in keys:
             for place, i in enumerate(long):
                 rows[key][i] = cut[key][place]
     flat = {key: np.fromiter((t for row in rows[key] for t in row), np.int32) for key in keys}
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows["input_ids"]])])
     types = flat["token_type_ids"].astype(np.int8) if "token_type_ids" in flat else None
-    pad_id = tokenizer.pad_token_id
-    return Encoded(flat["input_ids"], types, offsets, 0 if pad_id is None else int(pad_id), len(long))
+    return Encoded(flat["input_ids"], types, offsets, tokenizer.pad_token_id or 0, len(long))
 
 
 def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:
@@ -117,3 +119,48 @@ def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Itera
             batches = part.reshape(-1, size)
             yield from batches[rng.permutation(len(batches))]
         epoch += 1
+
+
+@dataclass(frozen=True)
+class Words:
+    """One example as the model sees it, token by token."""
+
+    ids: np.ndarray  # (token,)
+    tokens: tuple[str, ...]  # as text: pieces of words, special tokens by their names
+    sentence: np.ndarray  # (token,) 0, 1, or SPECIAL
+    word: np.ndarray  # (token,) which word of the example a token belongs to; special tokens are words of their own
+    names: tuple[str, ...]  # (word,) as written
+    separator: np.ndarray  # (token,) bool
+
+    @property
+    def content(self) -> np.ndarray:
+        """(word,) bool: words with a letter or a digit; no punctuation, no special token."""
+        special = np.zeros(len(self.names), bool)
+        special[self.word[self.sentence == SPECIAL]] = True
+        return np.array([any(c.isalnum() for c in name) for name in self.names]) & ~special
+
+
+def words_of(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Words:
+    """`texts` is one text, or a pair."""
+    if not tokenizer.is_fast:
+        raise InputError("what heads attend to is read word by word, which needs a fast tokenizer; this model has none")
+    row = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True, verbose=False)
+    ids, inside = np.array(row["input_ids"]), row.sequence_ids()
+    vocabulary = tokenizer.convert_ids_to_tokens(row["input_ids"])
+    word, names, tokens, last = [], [], [], None
+    for token, sentence, piece, (start, end) in zip(vocabulary, inside, row.word_ids(), row["offset_mapping"], strict=True):
+        here = None if sentence is None else (sentence, piece)
+        whole = "" if sentence is None else texts[sentence]
+        text = token if sentence is None else whole[start:end].strip()
+        # some tokenizers call a whole text one word: a space begins a new one too
+        apart = whole[start:end][:1].isspace() or whole[max(0, start - 1) : start].isspace()
+        if here is None or here != last or apart:
+            names.append(text)
+        else:
+            names[-1] += text
+        tokens.append(text or token)
+        word.append(len(names) - 1)
+        last = here
+    sentences = np.array([SPECIAL if s is None else s for s in inside])
+    separator = np.asarray(ids == tokenizer.sep_token_id)
+    return Words(ids, tuple(tokens), sentences, np.array(word), tuple(names), separator)

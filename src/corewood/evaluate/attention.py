@@ -17,9 +17,8 @@ import pandas as pd
 import torch
 from scipy.stats import norm
 
-from corewood.data.encode import Encoded, by_length
+from corewood.data.encode import SPECIAL, Encoded, Words, by_length, words_of
 from corewood.data.task import Split
-from corewood.data.words import SPECIAL, Words, words_of
 from corewood.errors import InputError
 from corewood.evaluate.metrics import LEVEL
 from corewood.model.load import Model
@@ -108,8 +107,7 @@ def sentence_types(words: Words) -> np.ndarray:
 
 
 def split_words(model: Model, split: Split, indices: np.ndarray) -> list[Words]:
-    columns = [c for c in ("first", "second") if c in split.frame]
-    rows = split.frame.iloc[indices][columns].itertuples(index=False)
+    rows = split.texts.iloc[indices].itertuples(index=False)
     return [words_of(model.tokenizer, tuple(row), model.max_length) for row in rows]
 
 

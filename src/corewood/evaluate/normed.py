@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from corewood.data.words import Words
+from corewood.data.encode import Words
 from corewood.errors import InputError
 from corewood.evaluate.attention import attention_of
 from corewood.model.families import FAMILIES

@@ -18,8 +18,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corewood.data.encode import by_length
-from corewood.data.words import Words
+from corewood.data.encode import Words, by_length
 from corewood.errors import InputError, nearest
 from corewood.evaluate.attention import attention_of
 from corewood.evaluate.generated_maps import TYPES, generated_maps

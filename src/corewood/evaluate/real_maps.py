@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from corewood.data.encode import words_of
 from corewood.data.overlap import overlap
-from corewood.data.words import words_of
 from corewood.evaluate.normed import normed_attention_of
 from corewood.model.load import Model, load
 
