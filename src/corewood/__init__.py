@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from corewood.data.named import task
     from corewood.data.task import Split, Task
     from corewood.errors import CorewoodError, InputError
-    from corewood.evaluate.ablate import ablate
     from corewood.evaluate.attention import AttentionMap, attention_map
     from corewood.evaluate.metrics import accuracy, score, wilson
-    from corewood.evaluate.predict import Predictions, predict
+    from corewood.evaluate.predict import Predictions, ablate, predict
     from corewood.model.finetune import fine_tune
     from corewood.model.gates import Gates, Means, gated
     from corewood.model.load import Model, load, wrap
@@ -49,7 +48,7 @@ _WHERE = {
     "overlaps": "analyse.overlaps", "Stability": "analyse.stability", "encode": "data.encode",
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
-    "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
+    "ablate": "evaluate.predict", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
     "attention_map_chart": "report.attention",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",

@@ -139,6 +139,11 @@ class Words:
         special[self.word[self.sentence == SPECIAL]] = True
         return np.array([any(c.isalnum() for c in name) for name in self.names]) & ~special
 
+    @property
+    def types(self) -> np.ndarray:
+        """(token,) int8, as BERT has them: a special token belongs to the sentence before it."""
+        return np.logical_or.accumulate(self.sentence == 1).astype(np.int8)
+
 
 def words_of(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Words:
     """`texts` is one text, or a pair."""

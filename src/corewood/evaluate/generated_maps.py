@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-TYPES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 SHORTEST, LONGEST = 7, 128  # tokens
 SEEN = (0.55, 1.0)  # of the rows see a column that makes a vertical
 PARTLY = (0.05, 0.38)  # or do not make one
@@ -236,9 +235,14 @@ def make_heterogeneous(rng: Rng, at: Layout, normed: bool) -> Map:
     return values + scaled(field, rng.uniform(0.0, 0.4)) + stray(rng, at, 0.4, normed)
 
 
-MAKERS: dict[str, Callable[[Rng, Layout, bool], Map]] = dict(
-    zip(TYPES, (make_vertical, make_diagonal, make_both, make_block, make_heterogeneous), strict=True)
-)
+MAKERS: dict[str, Callable[[Rng, Layout, bool], Map]] = {
+    "vertical": make_vertical,
+    "diagonal": make_diagonal,
+    "vertical+diagonal": make_both,
+    "block": make_block,
+    "heterogeneous": make_heterogeneous,
+}
+TYPES = tuple(MAKERS)
 
 
 def as_attention(rng: Rng, values: Map, normed: bool) -> Map:

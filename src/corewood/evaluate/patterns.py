@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,10 @@ from torch.nn import functional
 
 from corewood.data.encode import Words, by_length
 from corewood.errors import InputError, nearest
-from corewood.evaluate.attention import attention_of
+from corewood.evaluate.attention import attention_of, normed_attention_of
 from corewood.evaluate.generated_maps import TYPES, generated_maps
-from corewood.evaluate.normed import normed_attention_of
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
-
-__all__ = ["TYPES", "Classifier", "f1", "generated_maps", "pattern_shares", "prepare", "read_annotated", "train_classifier"]
 
 SIDE = 32  # pixels of a prepared map
 TRAINING, HELD_OUT, STEPS, BATCH = 6000, 1000, 900, 64
@@ -202,7 +200,7 @@ def shipped_maps(normed: bool, half: str | None = None) -> tuple[list[np.ndarray
     folder = SHIPPED / ("normed" if normed else "raw")
     maps, labels, _ = read_annotated(folder)
     wanted = [half in (None, h) for h in read_labels(folder)["half"]]
-    return [m for m, w in zip(maps, wanted, strict=True) if w], [k for k, w in zip(labels, wanted, strict=True) if w]
+    return list(compress(maps, wanted)), list(compress(labels, wanted))
 
 
 def halves(labels: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -258,32 +256,19 @@ def pattern_shares(
         raise InputError("pattern types: there are no examples to look at")
     layers, heads = model.units.layers, model.units.heads
     used = {"raw": classifier_raw} | ({} if classifier_normed is None else {"normed": classifier_normed})
-    counts = {name: np.zeros((layers * heads, len(TYPES)), int) for name in used}
+    counts = np.zeros((len(used), layers * heads, len(TYPES)), int)
     done = 0
     for indices in by_length(np.array([len(w.ids) for w in examples]), size=8, tokens=512):
         batch = [examples[i] for i in indices]
         given = normed_attention_of(model, batch) if "normed" in used else (attention_of(model, batch),)
-        for (name, classifier), attention in zip(used.items(), given, strict=True):
+        for count, classifier, attention in zip(counts, used.values(), given, strict=True):
             for row, words in enumerate(batch):
                 n = len(words.ids)
                 images = prepare_all(attention[row, :, :, :n, :n].reshape(layers * heads, n, n))
-                counts[name][np.arange(layers * heads), classifier.probabilities(images).argmax(1)] += 1
+                count[np.arange(layers * heads), classifier.probabilities(images).argmax(1)] += 1
         done += len(batch)
         progress(done, len(examples))
-    parts = [shares_table(name, count, heads, len(examples)) for name, count in counts.items()]
-    return pd.concat(parts, ignore_index=True)
-
-
-def shares_table(attention: str, counts: np.ndarray, heads: int, examples: int) -> pd.DataFrame:
-    """(layer * head, type) -> one row each."""
-    unit = np.repeat(np.arange(len(counts)), len(TYPES))
-    return pd.DataFrame(
-        {
-            "attention": attention,
-            "layer": unit // heads,
-            "head": unit % heads,
-            "type": list(TYPES) * len(counts),
-            "share": counts.ravel() / examples,
-            "examples": examples,
-        }
-    )
+    names = ["attention", "layer", "head", "type"]
+    index = pd.MultiIndex.from_product([used, range(layers), range(heads), TYPES], names=names)
+    shares = pd.Series(counts.ravel() / len(examples), index, name="share")
+    return shares.reset_index().assign(examples=len(examples))
