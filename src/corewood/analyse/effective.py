@@ -39,15 +39,13 @@ def effective_size(
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
     values = by_set(accuracy, mixed, focus)
-    full_rows = values[values["subnetwork"] == FULL]
-    whole = dict(zip(zip(full_rows["checkpoint"], full_rows["set"], strict=True), full_rows["value"], strict=True))
+    whole = values[values["subnetwork"] == FULL].set_index(["checkpoint", "set"])["value"].to_dict()
     rows = []
     for (checkpoint, name), part in values[values["subnetwork"] != FULL].groupby(["checkpoint", "set"], sort=False):
         if (checkpoint, name) not in whole:
             continue
         full = float(whole[checkpoint, name])
         grid = part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)
-        holes = int(grid.isna().to_numpy().sum())
         curves = grid.mean().to_frame().T if order == "accuracies" else grid
         off = full - curves.to_numpy()  # (curve, target), targets rising
         faithful = (np.abs(off) if two_sided else off) <= margin + SLACK  # a hole compares as False
@@ -66,7 +64,7 @@ def effective_size(
                 "floor": float(faithful[:, -1].mean()),
                 "ceiling": float((~faithful).all(1).mean()),
                 "trivial": bool(full <= margin + SLACK),
-                "holes": holes,
+                "holes": int(grid.isna().to_numpy().sum()),
                 "non_monotone": int(sum(dented(f[k]) for f, k in zip(faithful, known, strict=True))),
             }
         )

@@ -51,27 +51,11 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.Da
     for (target, dataset, case), part in some.groupby(["target", "dataset", "case"], sort=False):
         values = part.set_index("subnetwork")["value"]
         widest, lowest, highest = widest_pair(values, in_domain)
-        rows.append(
-            {
-                "target": target,
-                "dataset": dataset,
-                "case": case,
-                "group": part["group"].iloc[0],
-                "gold": part["gold"].iloc[0],
-                "domain": part["domain"].iloc[0],
-                "n": int(part["n"].iloc[0]),
-                "subnetworks": len(values),
-                "full": float(whole.get((dataset, case), np.nan)),
-                "min": float(values.min()),
-                "max": float(values.max()),
-                "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else np.nan,
-                "range": float(values.max() - values.min()),
-                "range_same": widest,
-                "lowest": lowest,
-                "highest": highest,
-            }
-        )
+        facts = {"target": target, "dataset": dataset, "case": case, **part.iloc[0][["group", "gold", "domain", "n"]]}
+        found = {"subnetworks": len(values), "full": float(whole.get((dataset, case), np.nan))}
+        moments = values.agg(["min", "max", "mean", "std"])
+        gap = {"range": moments["max"] - moments["min"], "range_same": widest, "lowest": lowest, "highest": highest}
+        rows.append({**facts, **found, **moments, **gap})
     return pd.DataFrame(rows)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from corewood.analyse.core import DRAWS
-from corewood.analyse.stability import Stability, at_least, fleiss, pairs
+from corewood.analyse.stability import Stability, fleiss, pair, pairs
 from corewood.analyse.stability import stability as unit_stability
 from corewood.errors import InputError
 from corewood.model.mask import Mask, Masks
@@ -36,17 +36,16 @@ def rank_correlations(frequency: pd.DataFrame) -> pd.DataFrame:
 
 def overlap(one: Mask, other: Mask) -> dict[str, float]:
     """Heads that two masks share, and what drawing as many at random would share: expectation and p-value."""
-    total, first, second = one.heads.size, int(one.heads.sum()), int(other.heads.sum())
-    shared = int((one.heads & other.heads).sum())
-    either = first + second - shared
+    first, second = int(one.heads.sum()), int(other.heads.sum())
+    found = pair(one.heads.ravel(), other.heads.ravel())
     return {
         "heads": first,
         "heads_last": second,
-        "shared": shared,
-        "share_of_last": shared / second if second else np.nan,
-        "jaccard": shared / either if either else np.nan,
-        "expected": first * second / total,
-        "p": at_least(shared, total, first, second),
+        "shared": found["shared"],
+        "share_of_last": found["shared"] / second if second else np.nan,
+        "jaccard": found["jaccard"],
+        "expected": found["shared_expected"],
+        "p": found["p"],
     }
 
 
