@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from corewood.analyse.core import Core, core
     from corewood.analyse.effective import effective_size
     from corewood.analyse.generalisation import spread
-    from corewood.analyse.heads import agreement, stability
     from corewood.analyse.overlaps import overlaps
-    from corewood.analyse.stability import Stability
+    from corewood.analyse.stability import Stability, agreement, stability
     from corewood.data.encode import encode
     from corewood.data.named import task
     from corewood.data.task import Split, Task
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
-    "spread": "analyse.generalisation", "agreement": "analyse.heads", "stability": "analyse.heads",
+    "spread": "analyse.generalisation", "agreement": "analyse.stability", "stability": "analyse.stability",
     "overlaps": "analyse.overlaps", "Stability": "analyse.stability", "encode": "data.encode",
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",

@@ -38,22 +38,11 @@ def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series, end
         if len(kls) > 2 and kls.nunique() > 1 and mean.nunique() > 1:
             rho, p = spearmanr(kls, mean)
         half = kls.index[: -(-len(kls) // 2)]
-        found.append(
-            {
-                "target": float(str(target)),
-                "searches": len(kls),
-                "ended": int(ended[kls.index].sum()),
-                "comparable": int(fine[kls.index].sum()),
-                "lowest": float(kls.min()),
-                "highest": float(kls.max()),
-                "ratio": float(kls.max() / kls.min()) if kls.min() > 0 else np.nan,
-                "rho": float(rho),
-                "p": float(p),
-                "gap": widest(some),
-                "gap_comparable": widest(some[fine[some.index]]),
-                "gap_best_half": widest(some.loc[half]),
-            }
-        )
+        lowest, highest = float(kls.min()), float(kls.max())
+        counts = {"searches": len(kls), "ended": int(ended[kls.index].sum()), "comparable": int(fine[kls.index].sum())}
+        spread = {"lowest": lowest, "highest": highest, "ratio": highest / lowest if lowest > 0 else np.nan}
+        gaps = {"gap": widest(some), "gap_comparable": widest(some[fine[some.index]]), "gap_best_half": widest(some.loc[half])}
+        found.append({"target": float(str(target)), **counts, **spread, "rho": float(rho), "p": float(p), **gaps})
     return pd.DataFrame(found)
 
 

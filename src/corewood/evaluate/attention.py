@@ -134,8 +134,7 @@ def relations(words: Words) -> dict[str, np.ndarray]:
     place = np.arange(len(words.ids))
     ahead = place[None, :] - place[:, None]  # key minus query
     looks = (words.sentence != SPECIAL)[:, None]
-    spelling = {name: i for i, name in enumerate(dict.fromkeys(n.casefold() for n in words.names))}
-    name = np.array([spelling[words.names[w].casefold()] for w in words.word])
+    name = np.unique([name.casefold() for name in words.names], return_inverse=True)[1][words.word]  # (token,) a number each
     content = words.content[words.word]
     same = (name[:, None] == name[None, :]) & content[:, None] & content[None, :]
     other_word = words.word[:, None] != words.word[None, :]

@@ -115,8 +115,7 @@ class Classifier:
     @torch.inference_mode()
     def probabilities(self, images: Tensor) -> np.ndarray:
         """(map, SIDE, SIDE), prepared -> (map, type)"""
-        parts = [self.logits(part).softmax(-1) for part in torch.split(images, 256)]
-        return torch.cat(parts).numpy() if parts else np.zeros((0, len(TYPES)), np.float32)
+        return torch.cat([self.logits(part).softmax(-1) for part in torch.split(images, 256)]).numpy()
 
     def classify(self, maps: Sequence[np.ndarray]) -> np.ndarray:
         """(map, type) probabilities of square maps of any size, in the order of TYPES."""
@@ -144,11 +143,12 @@ class Classifier:
 
 def f1(true: Sequence[str], predicted: Sequence[str]) -> pd.DataFrame:
     """One row per type, and 'weighted': by how many maps each type has. A type that no map has got gets no figure."""
-    each = precision_recall_fscore_support(true, predicted, labels=list(TYPES), zero_division=0)
-    whole = precision_recall_fscore_support(true, predicted, labels=list(TYPES), average="weighted", zero_division=0)
-    table = pd.DataFrame({"type": TYPES, "f1": each[2], "precision": each[0], "recall": each[1], "support": each[3]})
+    given = {"labels": list(TYPES), "zero_division": 0}
+    precision, recall, score, support = precision_recall_fscore_support(true, predicted, **given)
+    table = pd.DataFrame({"type": TYPES, "f1": score, "precision": precision, "recall": recall, "support": support})
     table.loc[table["support"] == 0, ["f1", "precision", "recall"]] = np.nan
-    table.loc[len(table)] = ["weighted", whole[2], whole[0], whole[1], len(true)]
+    precision, recall, score, _ = precision_recall_fscore_support(true, predicted, average="weighted", **given)
+    table.loc[len(table)] = ["weighted", score, precision, recall, len(true)]
     return table.astype({"support": int})
 
 
