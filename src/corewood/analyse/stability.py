@@ -73,8 +73,8 @@ def unit_stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, see
     observed, alive = fleiss(kept), int(kept.all(0).sum())
     q, q_p = equal_sizes(kept)
     rng = np.random.default_rng(seed)
-    anywhere = null(kept, np.zeros_like(strata), draws, rng)
-    layers = null(kept, strata, draws, rng)
+    kappas, qs, counts, expected = null(kept, np.zeros_like(strata), draws, rng)
+    kappas_layers, _, counts_layers, expected_layers = null(kept, strata, draws, rng)
     return Stability(
         masks=len(kept),
         units=kept.shape[1],
@@ -82,18 +82,18 @@ def unit_stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, see
         mean=float(sizes.mean()),
         largest=int(sizes.max()),
         fleiss=observed,
-        fleiss_expected=mean(anywhere.fleiss),
-        fleiss_p=tail(anywhere.fleiss, observed),
-        fleiss_expected_layers=mean(layers.fleiss),
-        fleiss_p_layers=tail(layers.fleiss, observed),
+        fleiss_expected=mean(kappas),
+        fleiss_p=tail(kappas, observed),
+        fleiss_expected_layers=mean(kappas_layers),
+        fleiss_p_layers=tail(kappas_layers, observed),
         q=q,
         q_p=q_p,
-        q_expected=mean(anywhere.q),
+        q_expected=mean(qs),
         survivors=alive,
-        survivors_expected=anywhere.expected,
-        survivors_p=tail(anywhere.survivors, alive),
-        survivors_expected_layers=layers.expected,
-        survivors_p_layers=tail(layers.survivors, alive),
+        survivors_expected=expected,
+        survivors_p=tail(counts, alive),
+        survivors_expected_layers=expected_layers,
+        survivors_p_layers=tail(counts_layers, alive),
     )
 
 
@@ -112,24 +112,17 @@ def equal_sizes(kept: np.ndarray) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-@dataclass(frozen=True)
-class Null:
-    """(draw,) each; empty where units cannot change places. `expected` is the exact mean of `survivors`."""
-
-    fleiss: np.ndarray
-    q: np.ndarray
-    survivors: np.ndarray
-    expected: float
+Null = tuple[np.ndarray, np.ndarray, np.ndarray, float]  # kappas, Qs and super-survivors (draw,), the last's exact mean
 
 
 def null(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Generator) -> Null:
-    """Masks with as many units in each stratum as the real ones."""
+    """Masks with as many units in each stratum as the real ones; empty where units cannot change places."""
     members = [strata == s for s in np.unique(strata)]
     if max(m.sum() for m in members) < 2:  # one MLP per layer
-        return Null(np.empty(0), np.empty(0), np.empty(0), np.nan)
+        return np.empty(0), np.empty(0), np.empty(0), np.nan
     votes = np.stack([drawn.sum(0) for drawn in shuffled(kept, strata, draws, rng)])  # (draw, unit)
     expected = sum(expected_all(kept[:, None, m]) for m in members)
-    return Null(fleiss_of(votes, kept), q_of(votes, kept), (votes == len(kept)).sum(1), expected)
+    return fleiss_of(votes, kept), q_of(votes, kept), (votes == len(kept)).sum(1), expected
 
 
 def fleiss_of(votes: np.ndarray, kept: np.ndarray) -> np.ndarray:

@@ -37,8 +37,7 @@ class Encoded:
 
     def take(self, indices: np.ndarray) -> Encoded:
         """These examples alone, in this order."""
-        parts = [np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices]
-        where = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        where = np.concatenate([np.arange(0), *(np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices)])
         offsets = np.concatenate([[0], np.cumsum(self.lengths[indices])])
         types = None if self.types is None else self.types[where]
         return Encoded(self.ids[where], types, offsets, self.pad_id, self.truncated)

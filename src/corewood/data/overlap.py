@@ -170,7 +170,7 @@ def unrelated(draw: Draw) -> Pair:
 
 def rows(draw: Draw, count: int, counter: float, seen: set[Pair]) -> pd.DataFrame:
     """In-domain pairs: `counter` of them contradict the shortcut, the rest follow it, half entailed."""
-    made: list[tuple[str, str, str]] = []
+    made: list[tuple[str, ...]] = []
     cases, entailed = list(COUNTER.values()), list(OVERLAP.values())
     while len(made) < count:
         if draw.chance(counter):
@@ -186,16 +186,14 @@ def rows(draw: Draw, count: int, counter: float, seen: set[Pair]) -> pd.DataFram
 
 
 def case_rows(draw: Draw, per_case: int, seen: set[Pair]) -> pd.DataFrame:
-    made: list[tuple[str, str, str, str, str]] = []
+    made = []
     for group, label, makers in (("counter-example", NOT_ENTAILED, COUNTER), ("overlap", ENTAILED, OVERLAP)):
         for case, make in makers.items():
-            count = 0
-            while count < per_case:
-                pair = make(draw)
-                if pair not in seen:
-                    seen.add(pair)
-                    made.append((sentence(pair[0]), sentence(pair[1]), label, case, group))
-                    count += 1
+            for _ in range(per_case):
+                while (pair := make(draw)) in seen:
+                    pass
+                seen.add(pair)
+                made.append((sentence(pair[0]), sentence(pair[1]), label, case, group))
     return pd.DataFrame(made, columns=["first", "second", "label", "case", "group"])
 
 

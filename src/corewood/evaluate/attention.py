@@ -8,8 +8,8 @@ that spreads its attention evenly over all it can see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,17 +39,6 @@ KINDS = {
 }
 
 
-@contextmanager
-def eager(model: Model) -> Iterator[None]:
-    """Only the eager implementation hands out attention; the model's own comes back at the end."""
-    before = model.net.config._attn_implementation
-    model.net.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.net.set_attn_implementation(before)
-
-
 @torch.inference_mode()
 def attention_of(model: Model, examples: Sequence[Words]) -> Tensor:
     """(example, layer, head, query, key), padded to the longest."""
@@ -60,9 +49,12 @@ def attention_of(model: Model, examples: Sequence[Words]) -> Tensor:
         np.concatenate([[0], np.cumsum([len(words.ids) for words in examples])]),
         model.tokenizer.pad_token_id or 0,
     )
-    with eager(model):
-        batch = flat.batch(np.arange(len(examples)), model.device)
-        given = model.net(**batch, output_attentions=True).attentions
+    own = model.net.config._attn_implementation
+    model.net.set_attn_implementation("eager")  # the others do not hand out attention
+    try:
+        given = model.net(**flat.batch(np.arange(len(examples)), model.device), output_attentions=True).attentions
+    finally:
+        model.net.set_attn_implementation(own)
     if not given or given[0] is None:
         raise InputError(f"model {model.name}: it does not hand out its attention")
     return torch.stack([layer.float().cpu() for layer in given], 1)
@@ -151,10 +143,11 @@ def relations(words: Words) -> dict[str, np.ndarray]:
 
 
 def query_weights(words: Words, relation: np.ndarray) -> np.ndarray:
-    """(query,) one share for every word that has such a key, split evenly over its pieces."""
+    """(query,) that add up to one: the same for every word that has such a key, split evenly over its pieces."""
     has = relation.any(1)
     pieces = np.bincount(words.word[has], minlength=len(words.names))
-    return np.where(has, 1 / np.maximum(pieces[words.word], 1), 0.0)
+    weights = np.where(has, 1 / np.maximum(pieces[words.word], 1), 0.0)
+    return np.asarray(weights / weights.sum())
 
 
 def split_words(model: Model, split: Split, indices: np.ndarray) -> list[Words]:
@@ -176,15 +169,13 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
             words = examples[i]
             count = len(words.ids)
             own = attention[row, :, :, :count, :count].reshape(heads, count, count).numpy()
-            seen = np.tril(np.ones((count, count), bool)) if causal else np.ones((count, count), bool)
+            seen = np.tri(count, k=0 if causal else count, dtype=bool)
             for kind, relation in relations(words).items():
                 relation = relation & seen
-                weights = query_weights(words, relation)
-                if weights.sum() == 0:
-                    continue
-                weights = weights / weights.sum()
-                scores[kind][i] = np.einsum("hqk,qk,q->h", own, relation, weights, optimize=True)
-                uniform[kind][i] = ((relation / seen.sum(1, keepdims=True)).sum(1) * weights).sum()
+                if relation.any():
+                    weights = query_weights(words, relation)
+                    scores[kind][i] = np.einsum("hqk,qk,q->h", own, relation, weights, optimize=True)
+                    uniform[kind][i] = ((relation / seen.sum(1, keepdims=True)).sum(1) * weights).sum()
         done += len(indices)
         progress(done, len(examples))
     z = norm.ppf(1 - (1 - LEVEL) / 2)

@@ -162,12 +162,6 @@ def short_columns(rng: Rng, at: Layout) -> Map:
     return np.asarray(values * rng.gamma(1.0, 1, values.shape))
 
 
-def short_diagonal(rng: Rng, at: Layout) -> Map:
-    """A piece of a line, too short to call it a diagonal."""
-    run = row_strength(rng, at.count, PARTLY)
-    return diagonal(rng, at) * (run > 0.2)[:, None]
-
-
 def sprinkled(rng: Rng, at: Layout) -> Map:
     return rng.gamma(rng.uniform(0.1, 0.6), 1, (at.count, at.count))
 
@@ -229,8 +223,9 @@ def make_heterogeneous(rng: Rng, at: Layout, normed: bool) -> Map:
     values = scaled(spots(rng, at) + 1e-9, 1)
     if rng.random() < 0.5:
         values = values + scaled(spots(rng, at) + 1e-9, rng.uniform(0.3, 1))
-    if rng.random() < 0.3:
-        values = values + scaled(short_diagonal(rng, at) + 1e-9, rng.uniform(0.3, 1))
+    if rng.random() < 0.3:  # a piece of a line, too short to call it a diagonal
+        run = row_strength(rng, at.count, PARTLY) > 0.2
+        values = values + scaled(diagonal(rng, at) * run[:, None] + 1e-9, rng.uniform(0.3, 1))
     field = even(rng, at.count, rng.uniform(0.1, 0.6))
     return values + scaled(field, rng.uniform(0.0, 0.4)) + stray(rng, at, 0.4, normed)
 

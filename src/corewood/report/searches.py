@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.convergence import NOISE, RATIO
+from corewood.analyse.generalisation import NOISE, RATIO
 from corewood.report.html import Formats, html_table, nats, share, significant, whole
 from corewood.report.items import chart, table
 from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, in_rows, percent
