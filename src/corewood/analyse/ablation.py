@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
-from corewood.evaluate.metrics import LEVEL
+from corewood.evaluate.metrics import Z
 
 OUTSIDE = "average of the heads outside the core"
 
 
-def paired_interval(differences: np.ndarray, level: float = LEVEL, limit: float = 1.0) -> tuple[float, float]:
+def paired_interval(differences: np.ndarray, limit: float = 1.0) -> tuple[float, float]:
     """Interval of the mean of paired differences (within ± `limit`), after adding one example of +1 and one of -1.
 
     For two classifiers on the same examples this is Bonett and Price's (2012) interval; the two added examples keep it
     from having no width where nothing changed.
     """
     d = np.concatenate([np.asarray(differences, float), [1.0, -1.0]])
-    half = norm.ppf(1 - (1 - level) / 2) * d.std() / np.sqrt(len(d))
+    half = Z * d.std() / np.sqrt(len(d))
     return float(max(-limit, d.mean() - half)), float(min(limit, d.mean() + half))
 
 

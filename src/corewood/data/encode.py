@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL = -1  # as the sentence of a token: none
+POOL = 50
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,13 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
     return Encoded(flat["input_ids"], types, offsets, tokenizer.pad_token_id or 0, len(long))
 
 
-def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:
+def by_length(
+    lengths: np.ndarray, size: int = 64, tokens: int = 8192, progress: Callable[[int, int], None] | None = None
+) -> Iterator[np.ndarray]:
     """Batches for evaluation: examples of similar length together, at most `size` of them and `tokens` tokens.
 
     No batch has one example alone unless the set has, or a text fills a batch: resample ablation needs a second.
+    `progress` is told (done, total) after each.
     """
     order = np.argsort(lengths, kind="stable")
     start = 0
@@ -98,10 +102,12 @@ def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterat
             end = len(order)
         yield order[start:end]
         start = end
+        if progress is not None:
+            progress(start, len(order))
 
 
-def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Iterator[np.ndarray]:
-    """Endless training batches: each epoch a new shuffle, sorted by length within pools of `pool` batches.
+def shuffled(lengths: np.ndarray, size: int, seed: int) -> Iterator[np.ndarray]:
+    """Endless training batches: each epoch a new shuffle, sorted by length within pools of `POOL` batches.
 
     The k-th batch depends on the lengths, the size and the seed alone. Every batch is full; a set smaller than one
     batch is repeated.
@@ -112,8 +118,8 @@ def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Itera
         order = np.concatenate([carry, rng.permutation(len(lengths))])
         full = len(order) // size * size
         order, carry = order[:full], order[full:]
-        for first in range(0, full, pool * size):
-            part = order[first : first + pool * size]
+        for first in range(0, full, POOL * size):
+            part = order[first : first + POOL * size]
             part = part[np.argsort(lengths[part], kind="stable")]
             batches = part.reshape(-1, size)
             yield from batches[rng.permutation(len(batches))]
@@ -125,7 +131,6 @@ class Words:
     """One example as the model sees it, token by token."""
 
     ids: np.ndarray  # (token,)
-    tokens: tuple[str, ...]  # as text: pieces of words, special tokens by their names
     sentence: np.ndarray  # (token,) 0, 1, or SPECIAL
     word: np.ndarray  # (token,) which word of the example a token belongs to; special tokens are words of their own
     names: tuple[str, ...]  # (word,) as written
@@ -149,22 +154,20 @@ def words_of(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     if not tokenizer.is_fast:
         raise InputError("what heads attend to is read word by word, which needs a fast tokenizer; this model has none")
     row = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True, verbose=False)
-    ids, inside = np.array(row["input_ids"]), row.sequence_ids()
-    vocabulary = tokenizer.convert_ids_to_tokens(row["input_ids"])
-    word, names, tokens, last = [], [], [], None
-    for token, sentence, piece, (start, end) in zip(vocabulary, inside, row.word_ids(), row["offset_mapping"], strict=True):
-        here = None if sentence is None else (sentence, piece)
-        whole = "" if sentence is None else texts[sentence]
-        text = token if sentence is None else whole[start:end].strip()
-        # some tokenizers call a whole text one word: a space begins a new one too
-        apart = whole[start:end][:1].isspace() or whole[max(0, start - 1) : start].isspace()
-        if here is None or here != last or apart:
-            names.append(text)
+    ids, sentences = np.array(row["input_ids"]), row.sequence_ids()
+    word, names, last = [], [], None
+    for token, sentence, piece, (start, end) in zip(ids, sentences, row.word_ids(), row["offset_mapping"], strict=True):
+        here = (sentence, piece)
+        if sentence is None:
+            names.append(tokenizer.convert_ids_to_tokens(int(token)))
         else:
-            names[-1] += text
-        tokens.append(text or token)
+            text = texts[sentence]
+            # some tokenizers call a whole text one word: a space begins a new one too
+            apart = text[start:end][:1].isspace() or text[max(0, start - 1) : start].isspace()
+            if here != last or apart:
+                names.append("")
+            names[-1] += text[start:end].strip()
         word.append(len(names) - 1)
         last = here
-    sentences = np.array([SPECIAL if s is None else s for s in inside])
-    separator = np.asarray(ids == tokenizer.sep_token_id)
-    return Words(ids, tuple(tokens), sentences, np.array(word), tuple(names), separator)
+    sentence = np.array([SPECIAL if s is None else s for s in sentences])
+    return Words(ids, sentence, np.array(word), tuple(names), np.asarray(ids == tokenizer.sep_token_id))

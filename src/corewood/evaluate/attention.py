@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import norm
 from torch import Tensor
 
 from corewood.data.encode import SPECIAL, Encoded, Words, by_length, words_of
 from corewood.data.task import Split
 from corewood.errors import InputError
-from corewood.evaluate.metrics import LEVEL
+from corewood.evaluate.metrics import Z
 from corewood.model.families import FAMILIES
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
@@ -160,9 +159,8 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
     heads = model.units.layers * model.units.heads
     scores = {kind: np.full((len(examples), heads), np.nan) for kind in KINDS}
     uniform = {kind: np.full(len(examples), np.nan) for kind in KINDS}
-    done = 0
     lengths = np.array([len(w.ids) for w in examples])
-    for indices in by_length(lengths, 32, max(1, MOST // (heads * int(lengths.max())))):
+    for indices in by_length(lengths, 32, max(1, MOST // (heads * int(lengths.max()))), progress):
         attention = attention_of(model, [examples[i] for i in indices])
         causal = bool((attention[:, :, :, 0, 1:].abs().sum() == 0).item()) and attention.shape[-1] > 1
         for row, i in enumerate(indices):
@@ -176,9 +174,6 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
                     weights = query_weights(words, relation)
                     scores[kind][i] = np.einsum("hqk,qk,q->h", own, relation, weights, optimize=True)
                     uniform[kind][i] = ((relation / seen.sum(1, keepdims=True)).sum(1) * weights).sum()
-        done += len(indices)
-        progress(done, len(examples))
-    z = norm.ppf(1 - (1 - LEVEL) / 2)
     layer, head = np.divmod(np.arange(heads), model.units.heads)
     tables = []
     for kind in KINDS:
@@ -188,7 +183,7 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
             continue
         values = scores[kind][known]
         mean = values.mean(0)
-        half = z * values.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(heads, np.nan)
+        half = Z * values.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(heads, np.nan)
         found = {"layer": layer, "head": head, "kind": kind, "mean": mean, "low": mean - half, "high": mean + half}
         tables.append(pd.DataFrame({**found, "uniform": uniform[kind][known].mean(), "examples": n}))
     return pd.concat(tables, ignore_index=True)

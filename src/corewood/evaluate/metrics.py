@@ -16,6 +16,7 @@ from corewood.data.task import ALL, Split
 from corewood.errors import InputError
 
 LEVEL = 0.95
+Z = norm.ppf(1 - (1 - LEVEL) / 2)  # standard errors to either side of an estimate
 ROUNDING = 1e-6  # outputs that differ by less than this share are the same number, but for 32-bit rounding
 
 

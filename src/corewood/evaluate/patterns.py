@@ -186,9 +186,8 @@ def read_map(folder: Path, name: str) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
-def read_annotated(folder: Path | str) -> tuple[list[np.ndarray], list[str], list[str]]:
+def read_annotated(folder: Path) -> tuple[list[np.ndarray], list[str], list[str]]:
     """Maps, their types and their file names, from a folder of .npy files with a labels.csv (file, type)."""
-    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of annotated maps")
     table = read_labels(folder)
@@ -215,7 +214,7 @@ def halves(labels: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
 def train_classifier(
     normed: bool,
     seed: int = 0,
-    annotated: Path | str | None = None,
+    annotated: Path | None = None,
     progress: Progress = no_progress,
     *,
     maps: int = TRAINING,
@@ -257,8 +256,7 @@ def pattern_shares(
     layers, heads = model.units.layers, model.units.heads
     used = {"raw": classifier_raw} | ({} if classifier_normed is None else {"normed": classifier_normed})
     counts = np.zeros((len(used), layers * heads, len(TYPES)), int)
-    done = 0
-    for indices in by_length(np.array([len(w.ids) for w in examples]), size=8, tokens=512):
+    for indices in by_length(np.array([len(w.ids) for w in examples]), 8, 512, progress):
         batch = [examples[i] for i in indices]
         given = normed_attention_of(model, batch) if "normed" in used else (attention_of(model, batch),)
         for count, classifier, attention in zip(counts, used.values(), given, strict=True):
@@ -266,8 +264,6 @@ def pattern_shares(
                 n = len(words.ids)
                 images = prepare_all(attention[row, :, :, :n, :n].reshape(layers * heads, n, n))
                 count[np.arange(layers * heads), classifier.probabilities(images).argmax(1)] += 1
-        done += len(batch)
-        progress(done, len(examples))
     names = ["attention", "layer", "head", "type"]
     index = pd.MultiIndex.from_product([used, range(layers), range(heads), TYPES], names=names)
     shares = pd.Series(counts.ravel() / len(examples), index, name="share")

@@ -29,17 +29,13 @@ def logits_of(
     examples: Encoded,
     ablate: Ablation = "mean",
     means: Means | None = None,
-    seed: int = 0,
     progress: Progress = no_progress,
 ) -> np.ndarray:
     """(example, class) of one subnetwork: slim where the model's family allows it, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
-    done = 0
-    with subnetwork(model, mask, ablate, means, seed) as call:
-        for indices in by_length(examples.lengths):
+    with subnetwork(model, mask, ablate, means) as call:
+        for indices in by_length(examples.lengths, progress=progress):
             logits[indices] = call(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
-            done += len(indices)
-            progress(done, len(examples))
     return logits
 
 
