@@ -77,9 +77,7 @@ def expected_all(heads: np.ndarray) -> float:
 
 def null(heads: np.ndarray, needed: int, observed: int, draws: int, rng: np.random.Generator) -> tuple[float, float]:
     """Mean core size of masks shuffled within their strata, and the permutation p-value of the observed size."""
-    sizes = np.empty(draws)
-    for i in range(draws):
-        sizes[i] = (rng.permuted(heads, axis=2).sum(0) >= needed).sum()
+    sizes = np.array([(rng.permuted(heads, axis=2).sum(0) >= needed).sum() for _ in range(draws)])
     return float(sizes.mean()), float((1 + (sizes >= observed).sum()) / (1 + draws))
 
 

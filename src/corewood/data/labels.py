@@ -40,22 +40,19 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
     folded = [places.get(fold.get(normal(name), normal(name)), -1) for name in classes]
     strangers = [name for name, place in zip(classes, folded, strict=True) if place < 0]
     if strangers:
+        shown = " and ".join(map(repr, strangers))
         example = ", ".join(f"{name}: {split.labels[-1]}" for name in strangers)
         raise InputError(
-            f"{split.name}: the model's {_list(strangers)} is no label here (labels: {', '.join(split.labels)}); say what "
+            f"{split.name}: the model's {shown} is no label here (labels: {', '.join(split.labels)}); say what "
             f"it counts as, for instance fold: {{{example}}}, or rename labels with labels: {{...}}"
         )
-    never = [label for index, label in enumerate(split.labels) if index not in folded]
+    never = [repr(label) for index, label in enumerate(split.labels) if index not in folded]
     if never:
         raise InputError(
-            f"{split.name}: no class of the model ({', '.join(classes)}) counts as {_list(never)}; "
+            f"{split.name}: no class of the model ({', '.join(classes)}) counts as {' and '.join(never)}; "
             "rename labels of the file with labels: {...} or fold classes with fold: {...}"
         )
     return np.array(folded)
-
-
-def _list(names: Sequence[str]) -> str:
-    return " and ".join(repr(n) for n in names)
 
 
 def describe(classes: Sequence[str], split: Split) -> str:

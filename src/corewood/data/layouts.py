@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from corewood.errors import InputError
 from corewood.spec.tasks import GLUE_LABELS, SourceSpec
 
-NO_ENTAILMENT = {"neutral": "non-entailment", "contradiction": "non-entailment"}
-
 # HANS (McCoy et al. 2019): the first four names are those of the Heuristic Core, table 1; the others follow their manner.
 # In brackets what would tell two cases of one name apart: LO lexical overlap, S subsequence, C constituent; E entailed.
 HANS_CASES = {
@@ -93,8 +91,8 @@ LAYOUTS: dict[str, Known] = {
     "rte": Known(PAIR, ("label",), numbers=GLUE_LABELS["rte"], unlabelled=HIDDEN),
     "wnli": Known(PAIR, ("label",), numbers=GLUE_LABELS["wnli"], unlabelled=HIDDEN),
     "hans": Known(
-        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"}, NO_ENTAILMENT,
-        "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
+        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"},
+        {"neutral": "non-entailment", "contradiction": "non-entailment"}, "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
     ),
     "paws": Known(PAIR, ("label",), {"0": "not equivalent", "1": "equivalent"}, bytes_literals=True),
 }  # fmt: skip

@@ -80,17 +80,6 @@ def split_values(model: Model, projected: Tensor) -> Tensor:
     return values.repeat_interleave(heads // model.units.groups, 2)
 
 
-def check_normed(model: Model) -> None:
-    """Refuse a model whose value vectors cannot be told from its projections."""
-    row = model.family
-    if (len(row.attention_in) == 1) == (row.fused == "no"):
-        known = ", ".join(name for name, other in FAMILIES.items() if other.fused != "no")
-        raise InputError(
-            f"model type {model.net.config.model_type!r}: where its value vectors stand in the projection is not known, so "
-            f"there is no normed attention for it (known of this sort: {known}); raw attention needs nothing of the kind"
-        )
-
-
 @torch.inference_mode()
 def normed_attention_of(model: Model, examples: Sequence[Words]) -> tuple[Tensor, Tensor]:
     """Raw and normed attention, each (example, layer, head, query, key), padded to the longest.
@@ -99,8 +88,13 @@ def normed_attention_of(model: Model, examples: Sequence[Words]) -> tuple[Tensor
     A head h adds to token i the sum over j of alpha[i, j] f_h(x_j), where f_h(x_j) is the head's value vector at j after
     that head's columns of the output projection, without its bias. Normed attention is alpha[i, j] ||f_h(x_j)||.
     """
-    check_normed(model)
-    path = model.family.attention_in[-1]
+    row = model.family
+    if (len(row.attention_in) == 1) == (row.fused == "no"):
+        known = ", ".join(name for name, other in FAMILIES.items() if other.fused != "no")
+        raise InputError(
+            f"model type {model.net.config.model_type!r}: where its value vectors stand in the projection is not known, so "
+            f"there is no normed attention for it (known of this sort: {known}); raw attention needs nothing of the kind"
+        )
     norms: dict[int, Tensor] = {}
 
     def hook(layer: int) -> Callable[..., None]:
@@ -114,7 +108,7 @@ def normed_attention_of(model: Model, examples: Sequence[Words]) -> tuple[Tensor
 
     with ExitStack() as stack:
         for i, layer in enumerate(model.layers):
-            stack.callback(layer.get_submodule(path).register_forward_hook(hook(i)).remove)
+            stack.callback(layer.get_submodule(row.attention_in[-1]).register_forward_hook(hook(i)).remove)
         raw = attention_of(model, examples)
     each = torch.stack([norms[i] for i in range(model.units.layers)], 1)  # (example, layer, head, key)
     return raw, raw * each[:, :, :, None, :]
