@@ -1,9 +1,10 @@
 """Maps of a real model, to be labelled by hand: how well are pattern types told on what heads really do?
 
-    python -m corewood.evaluate.real_maps OUT
+    python scripts/real_maps.py OUT
 
-writes OUT/raw and OUT/normed, one .npy per map, drawn by a seed from all heads of the embedded model on maps/texts.csv
-and on pairs of the generated task. The labels beside the shipped maps were given by eye; see maps/README.md.
+writes OUT/raw and OUT/normed, one .npy per map, drawn by a seed from all heads of the embedded model on
+src/corewood/evaluate/maps/texts.csv and on pairs of the generated task. The labels beside the shipped maps were given by
+eye; see README.md in that folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from corewood.model.load import load
 SEED = 11
 PAIRS = 12  # of the generated task
 DRAWN = {"raw": 72, "normed": 52}
-# (layer, head) with a type that is rare: see maps/README.md
+# (layer, head) with a type that is rare: see the README of the maps
 RARE = {
     "raw": [(0, 2), (0, 4), (0, 5), (0, 0), (0, 7), (0, 10), (2, 10), (3, 0)],
     "normed": [(3, 2), (3, 9), (2, 10), (0, 7), (0, 11), (3, 0)],
