@@ -13,7 +13,7 @@ import torch
 from common import arguments, in_turn, minilm, texts
 
 from corewood.data.encode import Encoded, by_length
-from corewood.evaluate.ablate import ablate, without
+from corewood.evaluate.predict import ablate, without
 from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
     from corewood.analyse.core import Core, core
     from corewood.analyse.effective import effective_size
     from corewood.analyse.generalisation import spread
-    from corewood.analyse.heads import agreement, stability
     from corewood.analyse.overlaps import overlaps
-    from corewood.analyse.stability import Stability
+    from corewood.analyse.stability import Stability, agreement, stability
     from corewood.data.encode import encode
     from corewood.data.named import task
     from corewood.data.task import Split, Task
     from corewood.errors import CorewoodError, InputError
-    from corewood.evaluate.ablate import ablate
     from corewood.evaluate.attention import AttentionMap, attention_map
     from corewood.evaluate.metrics import accuracy, score, wilson
-    from corewood.evaluate.predict import Predictions, predict
+    from corewood.evaluate.predict import Predictions, ablate, predict
     from corewood.model.finetune import fine_tune
     from corewood.model.gates import Gates, Means, gated
     from corewood.model.load import Model, load, wrap
@@ -46,11 +44,11 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
-    "spread": "analyse.generalisation", "agreement": "analyse.heads", "stability": "analyse.heads",
+    "spread": "analyse.generalisation", "agreement": "analyse.stability", "stability": "analyse.stability",
     "overlaps": "analyse.overlaps", "Stability": "analyse.stability", "encode": "data.encode",
     "task": "data.named", "Split": "data.task",
     "Task": "data.task", "CorewoodError": "errors", "InputError": "errors", "accuracy": "evaluate.metrics",
-    "ablate": "evaluate.ablate", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
+    "ablate": "evaluate.predict", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
     "attention_map_chart": "report.attention",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",

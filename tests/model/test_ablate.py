@@ -10,7 +10,7 @@ import torch
 from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError
-from corewood.evaluate.ablate import ablate, unit_set, without
+from corewood.evaluate.predict import ablate, unit_set, without
 from corewood.model import resume as module
 from corewood.model.gates import Means, gated
 from corewood.model.load import Model

@@ -9,7 +9,7 @@ import tokenizers
 import torch
 import transformers as t
 
-from corewood.data.words import words_of
+from corewood.data.encode import words_of
 from corewood.errors import InputError
 from corewood.evaluate import attention as module
 from corewood.evaluate.attention import attention_map, attention_of, head_scores, merged, relations

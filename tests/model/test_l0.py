@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corewood.analyse.convergence import comparable
+from corewood.analyse.generalisation import comparable
 from corewood.data.encode import encode
 from corewood.data.overlap import overlap
 from corewood.errors import JobError

@@ -10,10 +10,9 @@ import pytest
 import tiny
 import torch
 
-from corewood.data.words import Words, words_of
+from corewood.data.encode import Words, words_of
 from corewood.errors import InputError
-from corewood.evaluate.attention import attention_of
-from corewood.evaluate.normed import head_columns, normed_attention_of, split_values
+from corewood.evaluate.attention import attention_of, head_columns, normed_attention_of, split_values
 from corewood.model.load import Model
 
 PAIRS = [("the baker saw the nun .", "the nun saw the baker ."), ("a mayor fell .", "a mayor fell .")]

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 import corewood as cw
-from corewood.analyse.tunings import variance_components
+from corewood.analyse.differences import variance_components
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 from corewood.store.store import Store

@@ -19,7 +19,7 @@ from corewood.data.encode import encode
 from corewood.data.labels import fold_classes
 from corewood.data.read import drawn
 from corewood.errors import InputError
-from corewood.evaluate.ablate import without
+from corewood.evaluate.predict import without
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.store.store import Store

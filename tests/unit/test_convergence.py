@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from corewood.analyse.convergence import comparable, convergence
-from corewood.analyse.generalisation import spread
+from corewood.analyse.generalisation import comparable, convergence, spread
 from corewood.report.page import finding
 from corewood.report.words import Finding
 

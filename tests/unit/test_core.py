@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import hypergeom, spearmanr
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
-from corewood.analyse.core import core, expected_all
+from corewood.analyse.core import core, expected_all, frequencies, rank_correlations
 from corewood.analyse.generalisation import dynamics, full_model, spread, widest_pair
-from corewood.analyse.heads import agreement, frequencies, rank_correlations
+from corewood.analyse.stability import agreement
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 from corewood.report import spread as said

@@ -10,7 +10,7 @@ import pytest
 import tiny
 import torch
 
-from corewood.data.words import words_of
+from corewood.data.encode import words_of
 from corewood.errors import InputError
 from corewood.evaluate.generated_maps import TYPES, generated_map, generated_maps
 from corewood.evaluate.patterns import (

@@ -14,7 +14,8 @@ from statsmodels.stats.multitest import multipletests
 
 import corewood as cw
 from corewood.analyse.overlaps import overlaps
-from corewood.analyse.stability import Stability, equal_sizes, fleiss, fleiss_of, pairs, q_of, shuffled, stability
+from corewood.analyse.stability import Stability, equal_sizes, fleiss, fleiss_of, pairs, q_of, shuffled
+from corewood.analyse.stability import unit_stability as stability
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corewood.analyse.methods import beside
+from corewood.analyse.differences import beside
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask
 from corewood.model.weights import WeightMask

@@ -15,10 +15,11 @@ import pytest
 import small
 import vl_convert
 
-from corewood.analyse.methods import beside
+from corewood.analyse.behaviour import heterogeneity, pattern_summary
+from corewood.analyse.differences import beside
 from corewood.analyse.overlaps import overlaps
-from corewood.analyse.patterns import heterogeneity, pattern_summary
-from corewood.analyse.stability import pairs, stability
+from corewood.analyse.stability import pairs
+from corewood.analyse.stability import unit_stability as stability
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask, Masks
 from corewood.report import overlaps as overlaps_report

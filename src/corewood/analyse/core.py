@@ -1,14 +1,20 @@
-"""The core: heads that all subnetworks share, and how many chance would share (the Heuristic Core, section 4)."""
+"""The core: heads that all subnetworks share, and how many chance would share (the Heuristic Core, section 4).
+
+Beside it, how often each unit survives, and whether sparsities agree on that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
 
 from corewood.errors import InputError
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 
 DRAWS = 2000
 
@@ -51,8 +57,7 @@ def core(masks: Sequence[Mask], share: float = 1.0, draws: int = DRAWS, seed: in
     """`share` = 1 means in all masks, the paper's definition."""
     if not masks:
         raise InputError("a core needs at least one mask")
-    heads = np.stack([m.heads for m in masks])  # (mask, layer, head)
-    mlps = np.stack([m.mlps for m in masks])
+    heads, mlps = Masks(masks).heads, Masks(masks).mlps  # (mask, layer, head), (mask, layer)
     needed = int(np.ceil(share * len(masks) - 1e-9))
     kept = heads.sum(0) >= needed
     observed = int(kept.sum())
@@ -72,7 +77,23 @@ def expected_all(heads: np.ndarray) -> float:
 
 def null(heads: np.ndarray, needed: int, observed: int, draws: int, rng: np.random.Generator) -> tuple[float, float]:
     """Mean core size of masks shuffled within their strata, and the permutation p-value of the observed size."""
-    sizes = np.empty(draws)
-    for i in range(draws):
-        sizes[i] = (rng.permuted(heads, axis=2).sum(0) >= needed).sum()
+    sizes = np.array([(rng.permuted(heads, axis=2).sum(0) >= needed).sum() for _ in range(draws)])
     return float(sizes.mean()), float((1 + (sizes >= observed).sum()) / (1 + draws))
+
+
+def frequencies(masks: pd.DataFrame) -> pd.DataFrame:
+    """`masks` table -> one row per target and unit: count, of, share."""
+    grouped = masks.groupby(["target", "kind", "layer", "index"], sort=True)["kept"]
+    table = grouped.agg(count="sum", of="size").reset_index()
+    return table.assign(share=table["count"] / table["of"])
+
+
+def rank_correlations(frequency: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rho between the head frequencies of every two targets."""
+    heads = frequency[frequency["kind"] == "head"].pivot(index=["layer", "index"], columns="target", values="share")
+    rows = []
+    for one, other in combinations(heads.columns, 2):
+        constant = heads[one].nunique() < 2 or heads[other].nunique() < 2
+        rho, p = (np.nan, np.nan) if constant else spearmanr(heads[one], heads[other])
+        rows.append({"target": one, "other": other, "heads": len(heads), "rho": float(rho), "p": float(p)})
+    return pd.DataFrame(rows, columns=["target", "other", "heads", "rho", "p"])

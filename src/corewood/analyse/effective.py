@@ -39,37 +39,28 @@ def effective_size(
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
     values = by_set(accuracy, mixed, focus)
-    full_rows = values[values["subnetwork"] == FULL]
-    whole = dict(zip(zip(full_rows["checkpoint"], full_rows["set"], strict=True), full_rows["value"], strict=True))
-    rows = []
+    whole = values[values["subnetwork"] == FULL].set_index(["checkpoint", "set"])["value"].to_dict()
+    rows: list[dict[str, object]] = []
     for (checkpoint, name), part in values[values["subnetwork"] != FULL].groupby(["checkpoint", "set"], sort=False):
         if (checkpoint, name) not in whole:
             continue
         full = float(whole[checkpoint, name])
         grid = part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)
-        holes = int(grid.isna().to_numpy().sum())
         curves = grid.mean().to_frame().T if order == "accuracies" else grid
         off = full - curves.to_numpy()  # (curve, target), targets rising
         faithful = (np.abs(off) if two_sided else off) <= margin + SLACK  # a hole compares as False
         known = ~np.isnan(off)
         sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
-        rows.append(
-            {
-                "checkpoint": checkpoint,
-                "set": name,
-                "order": order,
-                "two_sided": two_sided,
-                "full": full,
-                "effective_size": float(sizes.mean()),
-                "std": float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan,
-                "seeds": len(grid),
-                "floor": float(faithful[:, -1].mean()),
-                "ceiling": float((~faithful).all(1).mean()),
-                "trivial": bool(full <= margin + SLACK),
-                "holes": holes,
-                "non_monotone": int(sum(dented(f[k]) for f, k in zip(faithful, known, strict=True))),
-            }
-        )
+        facts = {"checkpoint": checkpoint, "set": name, "order": order, "two_sided": two_sided, "full": full}
+        std = float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan
+        flags = {
+            "floor": float(faithful[:, -1].mean()),
+            "ceiling": float((~faithful).all(1).mean()),
+            "trivial": bool(full <= margin + SLACK),
+            "holes": int(grid.isna().to_numpy().sum()),
+            "non_monotone": sum(dented(f[k]) for f, k in zip(faithful, known, strict=True)),
+        }
+        rows.append({**facts, "effective_size": float(sizes.mean()), "std": std, "seeds": len(grid), **flags})
     return pd.DataFrame(rows)
 
 

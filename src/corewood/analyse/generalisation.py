@@ -1,21 +1,28 @@
 """Same accuracy in domain, different behaviour outside: how far subnetworks spread, and how the full model got there.
 
-All functions read the `scores` table (see docs/tables.md).
+Subnetworks are compared where their searches ended equally well. The measure is the KL of the final mask on texts held out of
+the search: a search is comparable when its KL is at most `RATIO` times the lowest of its size, or within `NOISE` nats of it,
+since few texts hold most of a small KL. Both numbers are choices.
+
+`accuracy` is the `scores` table (see docs/tables.md).
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 FULL = "full"
 SEARCH = "prune"  # the question whose subnetworks are compared with each other
 SAME = 0.03  # in-domain accuracies that differ by at most three points count as the same
+RATIO = 1.5
+NOISE = 0.005  # nats
 
 
-def subnetworks(accuracy: pd.DataFrame, question: str = SEARCH) -> pd.DataFrame:
-    """Rows of the subnetworks that one question asked for; a table without questions has one."""
-    inside = accuracy["question"] == question if "question" in accuracy else accuracy["subnetwork"] != FULL
+def subnetworks(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the subnetworks that are compared with each other; a table without questions has no others."""
+    inside = accuracy["question"] == SEARCH if "question" in accuracy else accuracy["subnetwork"] != FULL
     rows: pd.DataFrame = accuracy[inside]
     return rows
 
@@ -31,8 +38,7 @@ def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
 def judged(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows that say something of their own: in-domain sets, cases, and challenge sets without cases."""
     cased = set(rows.loc[rows["case"] != "all", "dataset"])
-    found: pd.DataFrame = rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
-    return found
+    return rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
 
 
 def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.DataFrame:
@@ -50,28 +56,12 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.Da
     rows = []
     for (target, dataset, case), part in some.groupby(["target", "dataset", "case"], sort=False):
         values = part.set_index("subnetwork")["value"]
-        widest, lowest, highest = widest_pair(values, in_domain)
-        rows.append(
-            {
-                "target": target,
-                "dataset": dataset,
-                "case": case,
-                "group": part["group"].iloc[0],
-                "gold": part["gold"].iloc[0],
-                "domain": part["domain"].iloc[0],
-                "n": int(part["n"].iloc[0]),
-                "subnetworks": len(values),
-                "full": float(whole.get((dataset, case), np.nan)),
-                "min": float(values.min()),
-                "max": float(values.max()),
-                "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else np.nan,
-                "range": float(values.max() - values.min()),
-                "range_same": widest,
-                "lowest": lowest,
-                "highest": highest,
-            }
-        )
+        same, lowest, highest = widest_pair(values, in_domain)
+        facts = {"target": target, "dataset": dataset, "case": case, **part.iloc[0][["group", "gold", "domain", "n"]]}
+        found = {"subnetworks": len(values), "full": float(whole.get((dataset, case), np.nan))}
+        moments = values.agg(["min", "max", "mean", "std"])
+        gap = {"range": moments["max"] - moments["min"], "range_same": same, "lowest": lowest, "highest": highest}
+        rows.append({**facts, **found, **moments, **gap})
     return pd.DataFrame(rows)
 
 
@@ -87,6 +77,41 @@ def widest_pair(values: pd.Series, in_domain: pd.Series) -> tuple[float, str, st
     low, high = np.unravel_index(np.where(same, gaps, -np.inf).argmax(), gaps.shape)
     names = [str(name) for name in values.index]
     return float(gaps[low, high]), names[low], names[high]
+
+
+def comparable(held: pd.Series, targets: pd.Series) -> pd.Series:
+    """Of each subnetwork, whether its search ended as well as the best of its size; both are indexed by its name."""
+    lowest = held.groupby(targets.reindex(held.index)).transform("min")
+    return (held <= RATIO * lowest) | (held <= lowest + NOISE)
+
+
+def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series, ended: pd.Series) -> pd.DataFrame:
+    """One row per size: how many searches ended by themselves, how their KL is spread, its rank correlation with accuracy on
+    the cases, and the widest gap on a case among all, among the comparable ones and among the best half."""
+    rows = judged(subnetworks(accuracy))
+    cases = rows[rows["domain"] == "challenge"]
+    wide = cases.pivot_table(index="subnetwork", columns=["dataset", "case"], values="value", sort=False)
+    fine = comparable(held, targets)
+    found = []
+    for target, names in targets.groupby(targets).groups.items():
+        kls = held[list(names)].sort_values(kind="stable")
+        some = wide.reindex(kls.index)
+        mean = some.mean(axis=1)
+        rho, p = (np.nan, np.nan)
+        if len(kls) > 2 and kls.nunique() > 1 and mean.nunique() > 1:
+            rho, p = spearmanr(kls, mean)
+        half = kls.index[: -(-len(kls) // 2)]
+        lowest, highest = float(kls.min()), float(kls.max())
+        counts = {"searches": len(kls), "ended": int(ended[kls.index].sum()), "comparable": int(fine[kls.index].sum())}
+        kl = {"lowest": lowest, "highest": highest, "ratio": highest / lowest if lowest > 0 else np.nan}
+        gaps = {"gap": widest(some), "gap_comparable": widest(some[fine[some.index]]), "gap_best_half": widest(some.loc[half])}
+        found.append({"target": float(str(target)), **counts, **kl, "rho": float(rho), "p": float(p), **gaps})
+    return pd.DataFrame(found)
+
+
+def widest(values: pd.DataFrame) -> float:
+    """The largest difference of two subnetworks on one case; of (subnetwork, case)."""
+    return float((values.max() - values.min()).max()) if len(values) > 1 else np.nan
 
 
 def dynamics(accuracy: pd.DataFrame) -> pd.DataFrame:

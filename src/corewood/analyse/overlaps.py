@@ -29,26 +29,17 @@ def overlaps(masks: Mapping[str, Sequence[Mask]], draws: int = DRAWS, seed: int 
     if not everything.heads.size:
         raise InputError("overlaps need masks with units")
     rng = np.random.default_rng(seed)
-    kept = {
-        kind: {task: np.stack([part(mask, kind) for mask in group]) for task, group in masks.items()}
-        for kind in ("head", "mlp")
-    }  # (seed, unit) each
-    rows = [
-        {"one": one, "other": other, "kind": kind, "which": which, **shared(found[one], found[other], one == other, draws, rng)}
-        for kind in kept
-        for which, found in (("all units", kept[kind]), ("super-survivors", survivors(kept[kind])))
-        for one, other in combinations_with_replacement(masks, 2)
-    ]
+    packs = {task: Masks(group) for task, group in masks.items()}
+    heads = {task: pack.heads.reshape(len(pack), -1) for task, pack in packs.items()}  # (seed, unit) each
+    mlps = {task: pack.mlps for task, pack in packs.items()}
+    rows = []
+    for kind, kept in (("head", heads), ("mlp", mlps)):
+        survivors = {task: np.asarray(found.all(0))[None] for task, found in kept.items()}
+        for which, found in (("all units", kept), ("super-survivors", survivors)):
+            for one, other in combinations_with_replacement(masks, 2):
+                facts = {"one": one, "other": other, "kind": kind, "which": which}
+                rows.append({**facts, **shared(found[one], found[other], one == other, draws, rng)})
     return pd.DataFrame(rows)
-
-
-def part(mask: Mask, kind: str) -> np.ndarray:
-    return mask.heads.ravel() if kind == "head" else mask.mlps
-
-
-def survivors(kept: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """(seed, unit) -> (1, unit): the units that all seeds of a task keep."""
-    return {task: np.asarray(masks.all(0))[None] for task, masks in kept.items()}
 
 
 def shared(one: np.ndarray, other: np.ndarray, itself: bool, draws: int, rng: np.random.Generator) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Do searches that differ only in their seed keep the same units? Each number stands beside what random masks give.
 
-`kept` is (mask, unit) bool throughout, `strata` (unit,) the layer of each unit.
+`kept` is (mask, unit) bool throughout, `strata` (unit,) the layer of each unit. At the end, the same for masks: on heads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from corewood.analyse.core import DRAWS, expected_all
 from corewood.analyse.differences import corrected
 from corewood.errors import InputError
+from corewood.model.mask import Mask, Masks
 
 TIE = 1e-12  # kappas of equal counts may differ by rounding
 
@@ -62,7 +63,7 @@ class Stability:
         )
 
 
-def stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, seed: int = 0) -> Stability:
+def unit_stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, seed: int = 0) -> Stability:
     """Fleiss' kappa, units in all masks (super-survivors) and Cochran's Q, over the whole model and within layers."""
     if len(kept) < 2:
         raise InputError("stability needs at least two masks")
@@ -72,8 +73,8 @@ def stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, seed: in
     observed, alive = fleiss(kept), int(kept.all(0).sum())
     q, q_p = equal_sizes(kept)
     rng = np.random.default_rng(seed)
-    anywhere = null(kept, np.zeros_like(strata), draws, rng)
-    layers = null(kept, strata, draws, rng)
+    kappas, qs, counts, expected = null(kept, np.zeros_like(strata), draws, rng)
+    kappas_layers, _, counts_layers, expected_layers = null(kept, strata, draws, rng)
     return Stability(
         masks=len(kept),
         units=kept.shape[1],
@@ -81,18 +82,18 @@ def stability(kept: np.ndarray, strata: np.ndarray, draws: int = DRAWS, seed: in
         mean=float(sizes.mean()),
         largest=int(sizes.max()),
         fleiss=observed,
-        fleiss_expected=mean(anywhere.fleiss),
-        fleiss_p=tail(anywhere.fleiss, observed),
-        fleiss_expected_layers=mean(layers.fleiss),
-        fleiss_p_layers=tail(layers.fleiss, observed),
+        fleiss_expected=mean(kappas),
+        fleiss_p=tail(kappas, observed),
+        fleiss_expected_layers=mean(kappas_layers),
+        fleiss_p_layers=tail(kappas_layers, observed),
         q=q,
         q_p=q_p,
-        q_expected=mean(anywhere.q),
+        q_expected=mean(qs),
         survivors=alive,
-        survivors_expected=anywhere.expected,
-        survivors_p=tail(anywhere.survivors, alive),
-        survivors_expected_layers=layers.expected,
-        survivors_p_layers=tail(layers.survivors, alive),
+        survivors_expected=expected,
+        survivors_p=tail(counts, alive),
+        survivors_expected_layers=expected_layers,
+        survivors_p_layers=tail(counts_layers, alive),
     )
 
 
@@ -111,27 +112,17 @@ def equal_sizes(kept: np.ndarray) -> tuple[float, float]:
     return float(found.statistic), float(found.pvalue)
 
 
-# random masks
-
-
-@dataclass(frozen=True)
-class Null:
-    """(draw,) each; empty where units cannot change places. `expected` is the exact mean of `survivors`."""
-
-    fleiss: np.ndarray
-    q: np.ndarray
-    survivors: np.ndarray
-    expected: float
+Null = tuple[np.ndarray, np.ndarray, np.ndarray, float]  # kappas, Qs and super-survivors (draw,), the last's exact mean
 
 
 def null(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Generator) -> Null:
-    """Masks with as many units in each stratum as the real ones."""
+    """Masks with as many units in each stratum as the real ones; empty where units cannot change places."""
     members = [strata == s for s in np.unique(strata)]
     if max(m.sum() for m in members) < 2:  # one MLP per layer
-        return Null(np.empty(0), np.empty(0), np.empty(0), np.nan)
+        return np.empty(0), np.empty(0), np.empty(0), np.nan
     votes = np.stack([drawn.sum(0) for drawn in shuffled(kept, strata, draws, rng)])  # (draw, unit)
     expected = sum(expected_all(kept[:, None, m]) for m in members)
-    return Null(fleiss_of(votes, kept), q_of(votes, kept), (votes == len(kept)).sum(1), expected)
+    return fleiss_of(votes, kept), q_of(votes, kept), (votes == len(kept)).sum(1), expected
 
 
 def fleiss_of(votes: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -175,9 +166,6 @@ def tail(drawn: np.ndarray, observed: float) -> float:
     return float((1 + (drawn >= observed - TIE).sum()) / (1 + len(drawn)))
 
 
-# two masks at a time
-
-
 def pairs(kept: np.ndarray, names: Sequence[object] | None = None) -> pd.DataFrame:
     """Every two masks: units shared, Jaccard index and Cohen's kappa, beside random masks of the same sizes.
 
@@ -215,3 +203,42 @@ def pair(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
 def at_least(shared: int, total: int, first: int, second: int) -> float:
     """The chance that random masks of `first` and `second` of `total` units share at least as many."""
     return float(hypergeom.sf(shared - 1, total, first, second))
+
+
+def overlap(one: Mask, other: Mask) -> dict[str, float]:
+    """Heads that two masks share, and what drawing as many at random would share: expectation and p-value."""
+    first, second = int(one.heads.sum()), int(other.heads.sum())
+    found = pair(one.heads.ravel(), other.heads.ravel())
+    return {
+        "heads": first,
+        "heads_last": second,
+        "shared": found["shared"],
+        "share_of_last": found["shared"] / second if second else np.nan,
+        "jaccard": found["jaccard"],
+        "expected": found["shared_expected"],
+        "p": found["p"],
+    }
+
+
+def agreement(masks: Sequence[Mask]) -> pd.DataFrame:
+    """Every two masks, on heads: Jaccard index and Cohen's kappa beside random masks of the same sizes, and whether they
+    share more than those would.
+
+    `fleiss` (the same in every row) is Fleiss' kappa over all masks at once; `stability` says more about it.
+    """
+    kept = flat_heads(masks)
+    columns = "one other shared shared_expected jaccard jaccard_expected kappa fleiss p p_holm real".split()
+    return pairs(kept).assign(fleiss=fleiss(kept))[columns]
+
+
+def stability(masks: Sequence[Mask], draws: int = DRAWS, seed: int = 0) -> Stability:
+    """How far masks keep the same heads, beside random masks of the same sizes."""
+    kept = flat_heads(masks)
+    return unit_stability(kept, np.indices(masks[0].heads.shape)[0].ravel(), draws, seed)
+
+
+def flat_heads(masks: Sequence[Mask]) -> np.ndarray:
+    """(mask, head) bool"""
+    if len(masks) < 2:
+        raise InputError("agreement needs at least two masks")
+    return Masks(masks).heads.reshape(len(masks), -1)

@@ -39,19 +39,10 @@ def survivors(kept: dict[str, np.ndarray]) -> pd.DataFrame:
     """kind -> (seed, layer[, head]) of survival or shares -> one row per unit: kind, layer, index, mean, std, seeds."""
     tables = []
     for kind, values in kept.items():
-        flat = values.reshape(len(values), values.shape[1], -1).astype(float)  # (seed, layer, index)
-        layers, width = flat.shape[1:]
-        std = flat.std(0, ddof=1) if len(flat) > 1 else np.full((layers, width), np.nan)
-        tables.append(
-            pd.DataFrame(
-                {
-                    "kind": kind,
-                    "layer": np.repeat(np.arange(layers), width),
-                    "index": np.tile(np.arange(width), layers),
-                    "mean": flat.mean(0).ravel(),
-                    "std": std.ravel(),
-                    "seeds": len(flat),
-                }
-            )
-        )
+        flat = values.reshape(len(values), -1).astype(float)  # (seed, unit)
+        units = flat.shape[1]
+        layer, index = np.divmod(np.arange(units), units // values.shape[1])
+        std = flat.std(0, ddof=1) if len(flat) > 1 else np.full(units, np.nan)
+        found = {"kind": kind, "layer": layer, "index": index, "mean": flat.mean(0), "std": std, "seeds": len(flat)}
+        tables.append(pd.DataFrame(found))
     return pd.concat(tables, ignore_index=True)

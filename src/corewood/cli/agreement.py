@@ -75,12 +75,12 @@ def say_what_was_read(console: Console, found: Sequence[Named], last_is_mlp: boo
 
 def show(console: Console, group: Sequence[Named], kind: str, out: Path | None) -> pd.DataFrame:
     """The numbers over all masks, then those pair by pair; the latter come back."""
-    from corewood.analyse.stability import pairs, stability
+    from corewood.analyse.stability import pairs, unit_stability
 
     kept, layers = flat(group, kind), len(group[0].parts[kind])
     console.print()
     console.print("Heads" if kind == "heads" else "MLPs", style="bold")
-    over_all(console, stability(kept, np.repeat(np.arange(layers), kept.shape[1] // layers)))
+    over_all(console, unit_stability(kept, np.repeat(np.arange(layers), kept.shape[1] // layers)))
     table = pairs(kept, [mask.name for mask in group])
     console.print()
     pair_by_pair(console, table, out)

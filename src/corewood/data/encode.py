@@ -1,18 +1,22 @@
-"""Text into token ids, and ids into batches of similar length."""
+"""Text into token ids or words, and ids into batches of similar length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corewood.data.task import Split
+from corewood.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
+
+SPECIAL = -1  # as the sentence of a token: none
+POOL = 50
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,7 @@ class Encoded:
 
     def take(self, indices: np.ndarray) -> Encoded:
         """These examples alone, in this order."""
-        parts = [np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices]
-        where = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        where = np.concatenate([np.arange(0), *(np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices)])
         offsets = np.concatenate([[0], np.cumsum(self.lengths[indices])])
         types = None if self.types is None else self.types[where]
         return Encoded(self.ids[where], types, offsets, self.pad_id, self.truncated)
@@ -64,27 +67,29 @@ class Encoded:
 
 def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Encoded:
     """Tokenise a split; texts longer than `max_length` tokens are cut and counted."""
-    columns = [split.frame[c].tolist() for c in ("first", "second") if c in split.frame]
+    columns = [split.texts[column].tolist() for column in split.texts]
     keys = ["input_ids"] + (["token_type_ids"] if "token_type_ids" in tokenizer.model_input_names else [])
-    verbose = {"verbose": False}  # the tokenizer's own warning about long texts; ours counts them
-    rows = tokenizer(*columns, add_special_tokens=True, truncation=False, return_attention_mask=False, **verbose)
+    # not verbose: the tokenizer would warn of long texts, which are counted here
+    rows = tokenizer(*columns, truncation=False, return_attention_mask=False, verbose=False)
     long = [i for i, ids in enumerate(rows["input_ids"]) if len(ids) > max_length]
     if long:
-        cut = tokenizer(*[[c[i] for i in long] for c in columns], truncation=True, max_length=max_length, **verbose)
+        cut = tokenizer(*[[c[i] for i in long] for c in columns], truncation=True, max_length=max_length, verbose=False)
         for key in keys:
             for place, i in enumerate(long):
                 rows[key][i] = cut[key][place]
     flat = {key: np.fromiter((t for row in rows[key] for t in row), np.int32) for key in keys}
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows["input_ids"]])])
     types = flat["token_type_ids"].astype(np.int8) if "token_type_ids" in flat else None
-    pad_id = tokenizer.pad_token_id
-    return Encoded(flat["input_ids"], types, offsets, 0 if pad_id is None else int(pad_id), len(long))
+    return Encoded(flat["input_ids"], types, offsets, tokenizer.pad_token_id or 0, len(long))
 
 
-def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterator[np.ndarray]:
+def by_length(
+    lengths: np.ndarray, size: int = 64, tokens: int = 8192, progress: Callable[[int, int], None] | None = None
+) -> Iterator[np.ndarray]:
     """Batches for evaluation: examples of similar length together, at most `size` of them and `tokens` tokens.
 
     No batch has one example alone unless the set has, or a text fills a batch: resample ablation needs a second.
+    `progress` is told (done, total) after each.
     """
     order = np.argsort(lengths, kind="stable")
     start = 0
@@ -97,10 +102,12 @@ def by_length(lengths: np.ndarray, size: int = 64, tokens: int = 8192) -> Iterat
             end = len(order)
         yield order[start:end]
         start = end
+        if progress is not None:
+            progress(start, len(order))
 
 
-def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Iterator[np.ndarray]:
-    """Endless training batches: each epoch a new shuffle, sorted by length within pools of `pool` batches.
+def shuffled(lengths: np.ndarray, size: int, seed: int) -> Iterator[np.ndarray]:
+    """Endless training batches: each epoch a new shuffle, sorted by length within pools of `POOL` batches.
 
     The k-th batch depends on the lengths, the size and the seed alone. Every batch is full; a set smaller than one
     batch is repeated.
@@ -111,9 +118,56 @@ def shuffled(lengths: np.ndarray, size: int, seed: int, pool: int = 50) -> Itera
         order = np.concatenate([carry, rng.permutation(len(lengths))])
         full = len(order) // size * size
         order, carry = order[:full], order[full:]
-        for first in range(0, full, pool * size):
-            part = order[first : first + pool * size]
+        for first in range(0, full, POOL * size):
+            part = order[first : first + POOL * size]
             part = part[np.argsort(lengths[part], kind="stable")]
             batches = part.reshape(-1, size)
             yield from batches[rng.permutation(len(batches))]
         epoch += 1
+
+
+@dataclass(frozen=True)
+class Words:
+    """One example as the model sees it, token by token."""
+
+    ids: np.ndarray  # (token,)
+    sentence: np.ndarray  # (token,) 0, 1, or SPECIAL
+    word: np.ndarray  # (token,) which word of the example a token belongs to; special tokens are words of their own
+    names: tuple[str, ...]  # (word,) as written
+    separator: np.ndarray  # (token,) bool
+
+    @property
+    def content(self) -> np.ndarray:
+        """(word,) bool: words with a letter or a digit; no punctuation, no special token."""
+        special = np.zeros(len(self.names), bool)
+        special[self.word[self.sentence == SPECIAL]] = True
+        return np.array([any(c.isalnum() for c in name) for name in self.names]) & ~special
+
+    @property
+    def types(self) -> np.ndarray:
+        """(token,) int8, as BERT has them: a special token belongs to the sentence before it."""
+        return np.logical_or.accumulate(self.sentence == 1).astype(np.int8)
+
+
+def words_of(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Words:
+    """`texts` is one text, or a pair."""
+    if not tokenizer.is_fast:
+        raise InputError("what heads attend to is read word by word, which needs a fast tokenizer; this model has none")
+    row = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True, verbose=False)
+    ids, sentences = np.array(row["input_ids"]), row.sequence_ids()
+    word, names, last = [], [], None
+    for token, sentence, piece, (start, end) in zip(ids, sentences, row.word_ids(), row["offset_mapping"], strict=True):
+        here = (sentence, piece)
+        if sentence is None:
+            names.append(tokenizer.convert_ids_to_tokens(int(token)))
+        else:
+            text = texts[sentence]
+            # some tokenizers call a whole text one word: a space begins a new one too
+            apart = text[start:end][:1].isspace() or text[max(0, start - 1) : start].isspace()
+            if here != last or apart:
+                names.append("")
+            names[-1] += text[start:end].strip()
+        word.append(len(names) - 1)
+        last = here
+    sentence = np.array([SPECIAL if s is None else s for s in sentences])
+    return Words(ids, sentence, np.array(word), tuple(names), np.asarray(ids == tokenizer.sep_token_id))

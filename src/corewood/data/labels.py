@@ -10,23 +10,15 @@ import numpy as np
 from corewood.data.task import Split, Task
 from corewood.errors import InputError
 
-SCORE = ("score",)  # the one output of a regression
-GENERIC = re.compile(r"LABEL_\d+")
-
 
 def normal(label: str) -> str:
     """Names that differ only in case, spaces, hyphens and underscores are the same label."""
     return re.sub(r"[\s_-]+", " ", label.strip()).casefold()
 
 
-def named(labels: Sequence[str]) -> bool:
-    """Whether a model's config names its classes, rather than LABEL_0, LABEL_1, ..."""
-    return not any(GENERIC.fullmatch(label) for label in labels)
-
-
 def classes_of(task: Task) -> tuple[str, ...]:
     """What the outputs of a model of this task are called: its labels, or the one score."""
-    return task.labels or SCORE
+    return task.labels or ("score",)
 
 
 def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
@@ -38,7 +30,7 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
                 f"({', '.join(classes)}). Fine-tune it on the task, or give a checkpoint that was trained to give a score"
             )
         return np.array([0])
-    if not named(classes):
+    if any(re.fullmatch(r"LABEL_\d+", name) for name in classes):  # what a config has that names none
         raise InputError(
             f"the checkpoint calls its classes {', '.join(classes)}, so their order is unknown; set model.labels to the "
             f"names in the order of the logits, for instance model.labels: [{', '.join(split.labels)}]"
@@ -48,22 +40,19 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
     folded = [places.get(fold.get(normal(name), normal(name)), -1) for name in classes]
     strangers = [name for name, place in zip(classes, folded, strict=True) if place < 0]
     if strangers:
+        shown = " and ".join(map(repr, strangers))
         example = ", ".join(f"{name}: {split.labels[-1]}" for name in strangers)
         raise InputError(
-            f"{split.name}: the model's {_list(strangers)} is no label here (labels: {', '.join(split.labels)}); say what "
+            f"{split.name}: the model's {shown} is no label here (labels: {', '.join(split.labels)}); say what "
             f"it counts as, for instance fold: {{{example}}}, or rename labels with labels: {{...}}"
         )
-    never = [label for index, label in enumerate(split.labels) if index not in folded]
+    never = [repr(label) for index, label in enumerate(split.labels) if index not in folded]
     if never:
         raise InputError(
-            f"{split.name}: no class of the model ({', '.join(classes)}) counts as {_list(never)}; "
+            f"{split.name}: no class of the model ({', '.join(classes)}) counts as {' and '.join(never)}; "
             "rename labels of the file with labels: {...} or fold classes with fold: {...}"
         )
     return np.array(folded)
-
-
-def _list(names: Sequence[str]) -> str:
-    return " and ".join(repr(n) for n in names)
 
 
 def describe(classes: Sequence[str], split: Split) -> str:

@@ -7,12 +7,10 @@ text file), the first name that the file has is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corewood.errors import InputError
 from corewood.spec.tasks import GLUE_LABELS, SourceSpec
-
-NO_ENTAILMENT = {"neutral": "non-entailment", "contradiction": "non-entailment"}
 
 # HANS (McCoy et al. 2019): the first four names are those of the Heuristic Core, table 1; the others follow their manner.
 # In brackets what would tell two cases of one name apart: LO lexical overlap, S subsequence, C constituent; E entailed.
@@ -93,38 +91,36 @@ LAYOUTS: dict[str, Known] = {
     "rte": Known(PAIR, ("label",), numbers=GLUE_LABELS["rte"], unlabelled=HIDDEN),
     "wnli": Known(PAIR, ("label",), numbers=GLUE_LABELS["wnli"], unlabelled=HIDDEN),
     "hans": Known(
-        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"}, NO_ENTAILMENT,
-        "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
+        NLI_TEXT, ("label", "gold_label"), {"0": "entailment", "1": "non-entailment"},
+        {"neutral": "non-entailment", "contradiction": "non-entailment"}, "subcase", "heuristic", HANS_CASES, HANS_GROUPS,
     ),
     "paws": Known(PAIR, ("label",), {"0": "not equivalent", "1": "equivalent"}, bytes_literals=True),
 }  # fmt: skip
 
 
-def has_header(source: SourceSpec, first: Sequence[str]) -> bool:
-    """Whether a file begins with the names of its columns. Only files of a layout that knows better may begin without."""
-    known = LAYOUTS[source.layout] if source.layout else None
-    wanted = (source.text,) if source.text or known is None else known.text
-    return known is None or not known.bare or any(set(first).issuperset(names) for names in wanted)
+def layout_of(source: SourceSpec) -> Known:
+    """What its layout says of a source, where the source itself says nothing else."""
+    known = LAYOUTS[source.layout] if source.layout else Known((), ("label",))
+    if source.text:
+        known = replace(known, text=(source.text,))
+    return replace(known, broken=source.broken) if "broken" in source.model_fields_set else known
 
 
-def lay_out(source: SourceSpec, columns: Sequence[str], where: str) -> tuple[SourceSpec, Known]:
-    """The source with every column named, and what else its layout says."""
-    known = LAYOUTS[source.layout] if source.layout else Known((source.text,), ("label",))
+def lay_out(source: SourceSpec, known: Known, columns: Sequence[str], where: str) -> SourceSpec:
+    """The source with every column named."""
     there = set(columns)
     text = source.text or next((names for names in known.text if there.issuperset(names)), ())
     if not text:
         tried = " or ".join(" and ".join(names) for names in known.text)
         raise InputError(f"{where}: layout {source.layout} expects the columns {tried}; the columns are: {', '.join(columns)}")
     label = source.label or next((name for name in known.label if name in there), known.label[0])
-    only_cases = source.case or (known.case if known.case in there else None)
-    filled = source.model_copy(
+    return source.model_copy(
         update={
             "text": text,
             "label": label,
             "labels": source.labels or known.labels,
             "fold": source.fold or known.fold,
-            "case": only_cases,
+            "case": source.case or (known.case if known.case in there else None),
             "group": source.group or (known.group if known.group in there else None),
         }
     )
-    return filled, known

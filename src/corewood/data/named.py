@@ -15,12 +15,10 @@ from corewood.data.task import Split, Task
 from corewood.errors import InputError, nearest
 from corewood.spec.tasks import GLUE_LABELS, GLUE_METRICS, FilesTask, GeneratedTask, GlueTask, SourceSpec
 
-# name -> labels, and the layout of each split unless its entry says otherwise
-KNOWN: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    name: (labels, {"train": name, "validation": name}) for name, labels in GLUE_LABELS.items()
-}
-KNOWN["mnli"][1]["hans"] = "hans"
-KNOWN["qqp"][1]["paws"] = "paws"
+# name -> the layout of each split unless its entry says otherwise
+KNOWN = {name: {"train": name, "validation": name} for name in GLUE_LABELS}
+KNOWN["mnli"]["hans"] = "hans"
+KNOWN["qqp"]["paws"] = "paws"
 
 
 def task(
@@ -46,21 +44,20 @@ def task(
         raise InputError(f"task: unknown argument {unknown[0]!r}.{nearest(unknown[0], ['labels', 'metric', 'files', 'seed'])}")
     if "validation" not in files:
         raise InputError("files needs 'validation': the in-domain examples subnetworks are judged on")
-    labels, layouts = KNOWN.get(name, ((), {}))
+    layouts = KNOWN.get(name, {})
     sources: dict[str, SourceSpec] = {}
     for split, given in files.items():
         content = {"path": str(given)} if isinstance(given, (str, PurePath)) else dict(given)
         if split in layouts and "text" not in content:
             content = {"layout": layouts[split], **content}
         sources[split] = SourceSpec.model_validate(content)
-    challenge = {n: s for n, s in sources.items() if n not in ("train", "validation")}
     spec = FilesTask(
         name=name,
-        labels=settings.get("labels", labels),
+        labels=settings.get("labels", GLUE_LABELS.get(name, ())),
         metric=settings.get("metric", GLUE_METRICS.get(name, "accuracy")),
-        train=(sources["train"],) if "train" in sources else (),
-        validation=sources["validation"],
-        challenge=challenge,
+        train=(sources.pop("train"),) if "train" in sources else (),
+        validation=sources.pop("validation"),
+        challenge=sources,
     )
     return read_task(spec, Path(), seed)[0]
 
@@ -92,10 +89,8 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     if train is not None and train.frame.isna().any(axis=None):
         raise InputError(f"{key}.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
     if many:
-        shares = ", ".join(
-            f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)
-        )
-        notes.append(f"train: a mixture of {shares}")
+        shares = [f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)]
+        notes.append(f"train: a mixture of {', '.join(shares)}")
     challenge = {}
     for name, source in spec.challenge.items():
         split = read(name, source, f"{key}.challenge.{name}")

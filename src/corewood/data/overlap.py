@@ -35,6 +35,7 @@ INTRANSITIVE = (
     "sneezed snored stumbled vanished wept whistled yawned"
 ).split()
 NEARBY = "near behind beside opposite facing".split()
+WHO = [f"who {verb}" for verb in TRANSITIVE]
 PLACES = (
     "at the market;by the river;during the parade;in the attic;in the orchard;on the bridge;on the pier;"
     "under the arch;after lunch;at noon"
@@ -100,22 +101,16 @@ def adjunct(draw: Draw) -> Pair:
     return f"{clause} {draw.one(PLACES)}", clause
 
 
-def passive(draw: Draw, *, agent: bool = False) -> Pair:
+def passive(draw: Draw, agent: bool = False) -> Pair:
     a, b = draw.people(2)
     verb = draw.one(TRANSITIVE)
     return f"{a} was {verb} by {b}{draw.tail()}", f"{b} {verb} {a}" if agent else f"{a} {verb} {b}"
 
 
-def prepositional(draw: Draw, *, subject: bool = False) -> Pair:
+def described(draw: Draw, words: Sequence[str], subject: bool = False) -> Pair:
     a, b, c = draw.people(3)
     action = draw.action(c)
-    return f"{a} {draw.one(NEARBY)} {b} {action}{draw.tail()}", f"{a if subject else b} {action}"
-
-
-def relative(draw: Draw, *, subject: bool = False) -> Pair:
-    a, b, c = draw.people(3)
-    action = draw.action(c)
-    return f"{a} who {draw.one(TRANSITIVE)} {b} {action}{draw.tail()}", f"{a if subject else b} {action}"
+    return f"{a} {draw.one(words)} {b} {action}{draw.tail()}", f"{a if subject else b} {action}"
 
 
 def two_clauses(draw: Draw) -> tuple[str, str]:
@@ -124,12 +119,12 @@ def two_clauses(draw: Draw) -> tuple[str, str]:
     return f"{a} {first}", f"{c} {draw.action(d, avoid=first)}"
 
 
-def subordinate(draw: Draw, words: tuple[str, ...]) -> Pair:
+def subordinate(draw: Draw, words: Sequence[str]) -> Pair:
     first, second = two_clauses(draw)
     return f"{draw.one(words)} {first}, {second}{draw.tail()}", first
 
 
-def reported(draw: Draw, verbs: list[str]) -> Pair:
+def reported(draw: Draw, verbs: Sequence[str]) -> Pair:
     who, a, b = draw.people(3)
     clause = f"{a} {draw.action(b)}"
     return f"{who} {draw.one(verbs)} that {clause}{draw.tail()}", clause
@@ -140,29 +135,23 @@ def joined(draw: Draw, word: str) -> Pair:
     return f"{first} {word} {second}{draw.tail()}", draw.one([first, second])
 
 
-def adverb(draw: Draw, words: list[str]) -> Pair:
+def modified(draw: Draw, words: Sequence[str], front: bool = False) -> Pair:
     a, b = draw.people(2)
-    clause = f"{a} {draw.action(b)}"
-    return f"{draw.one(words)} {clause}{draw.tail()}", clause
-
-
-def modified(draw: Draw, words: list[str]) -> Pair:
-    a, b = draw.people(2)
-    action = draw.action(b)
-    return f"{a} {draw.one(words)} {action}{draw.tail()}", f"{a} {action}"
+    action, adverb = draw.action(b), draw.one(words)
+    return f"{f'{adverb} {a}' if front else f'{a} {adverb}'} {action}{draw.tail()}", f"{a} {action}"
 
 
 # case -> (counter-example, its entailed counterpart); the counterpart is a case of its own
 CASES: dict[tuple[str, str], tuple[Callable[[Draw], Pair], Callable[[Draw], Pair]]] = {
     ("swap", "adjunct"): (swap, adjunct),
     ("passive", "passive agent"): (passive, lambda d: passive(d, agent=True)),
-    ("prepositional", "prepositional subject"): (prepositional, lambda d: prepositional(d, subject=True)),
-    ("relative", "relative subject"): (relative, lambda d: relative(d, subject=True)),
+    ("prepositional", "prepositional subject"): (lambda d: described(d, NEARBY), lambda d: described(d, NEARBY, subject=True)),
+    ("relative", "relative subject"): (lambda d: described(d, WHO), lambda d: described(d, WHO, subject=True)),
     ("if", "because"): (lambda d: subordinate(d, IF_WORDS), lambda d: subordinate(d, BECAUSE_WORDS)),
     ("hoped", "knew"): (lambda d: reported(d, HOPED), lambda d: reported(d, KNEW)),
     ("or", "and"): (lambda d: joined(d, "or"), lambda d: joined(d, "and")),
     ("almost", "suddenly"): (lambda d: modified(d, ALMOST), lambda d: modified(d, REALLY)),
-    ("perhaps", "surely"): (lambda d: adverb(d, PERHAPS), lambda d: adverb(d, SURELY)),
+    ("perhaps", "surely"): (lambda d: modified(d, PERHAPS, front=True), lambda d: modified(d, SURELY, front=True)),
 }
 COUNTER = {pair[0]: makers[0] for pair, makers in CASES.items()}
 OVERLAP = {pair[1]: makers[1] for pair, makers in CASES.items()}
@@ -170,8 +159,7 @@ OVERLAP = {pair[1]: makers[1] for pair, makers in CASES.items()}
 
 def unrelated(draw: Draw) -> Pair:
     """Low overlap: any premise, and a hypothesis with a person and a verb that the premise does not have."""
-    maker = draw.one(list(OVERLAP.values()) + list(COUNTER.values()))
-    premise, _ = maker(draw)
+    premise, _ = draw.one([*OVERLAP.values(), *COUNTER.values()])(draw)
     used = premise.replace(",", "").split()
     while True:
         a, b = draw.people(2)
@@ -182,7 +170,7 @@ def unrelated(draw: Draw) -> Pair:
 
 def rows(draw: Draw, count: int, counter: float, seen: set[Pair]) -> pd.DataFrame:
     """In-domain pairs: `counter` of them contradict the shortcut, the rest follow it, half entailed."""
-    made: list[tuple[str, str, str]] = []
+    made: list[tuple[str, ...]] = []
     cases, entailed = list(COUNTER.values()), list(OVERLAP.values())
     while len(made) < count:
         if draw.chance(counter):
@@ -198,28 +186,26 @@ def rows(draw: Draw, count: int, counter: float, seen: set[Pair]) -> pd.DataFram
 
 
 def case_rows(draw: Draw, per_case: int, seen: set[Pair]) -> pd.DataFrame:
-    made: list[tuple[str, str, str, str, str]] = []
+    made = []
     for group, label, makers in (("counter-example", NOT_ENTAILED, COUNTER), ("overlap", ENTAILED, OVERLAP)):
         for case, make in makers.items():
-            count = 0
-            while count < per_case:
-                pair = make(draw)
-                if pair not in seen:
-                    seen.add(pair)
-                    made.append((sentence(pair[0]), sentence(pair[1]), label, case, group))
-                    count += 1
+            for _ in range(per_case):
+                while (pair := make(draw)) in seen:
+                    pass
+                seen.add(pair)
+                made.append((sentence(pair[0]), sentence(pair[1]), label, case, group))
     return pd.DataFrame(made, columns=["first", "second", "label", "case", "group"])
 
 
 def overlap(seed: int = 0, train: int = 12_000, validation: int = 1_000, per_case: int = 100, counter: float = 0.04) -> Task:
     """The embedded task. No pair occurs twice, in one split or in two."""
     seen: set[Pair] = set()
-    draws = [Draw(random.Random(f"overlap {seed} {part}")) for part in ("train", "validation", "cases")]
+    draw = {part: Draw(random.Random(f"overlap {seed} {part}")) for part in ("train", "validation", "cases")}
     labels = (ENTAILED, NOT_ENTAILED)
     return Task(
         name="overlap",
         labels=labels,
-        train=Split("train", rows(draws[0], train, counter, seen), labels),
-        validation=Split("validation", rows(draws[1], validation, counter, seen), labels),
-        challenge={"cases": Split("cases", case_rows(draws[2], per_case, seen), labels)},
+        train=Split("train", rows(draw["train"], train, counter, seen), labels),
+        validation=Split("validation", rows(draw["validation"], validation, counter, seen), labels),
+        challenge={"cases": Split("cases", case_rows(draw["cases"], per_case, seen), labels)},
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import normal
-from corewood.data.layouts import LAYOUTS, Known, has_header, lay_out
+from corewood.data.layouts import Known, lay_out, layout_of
 from corewood.data.task import ALL, FOCUS, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
@@ -33,14 +33,20 @@ def read_split(
     The labels of a regression are numbers; the split then has no names of labels. `key` is where the study has the source.
     """
     key = key or f"task.{name}"
-    where = f"hub set {source.hub}" if source.hub else str(locate(source, base))
-    frame, classes, notes = hub_rows(source) if source.hub else file_rows(locate(source, base), source)
+    known = layout_of(source)
+    if source.hub:
+        where = f"hub set {source.hub}"
+        frame, classes, notes = hub_rows(source)
+    else:
+        path = locate(source, base)
+        where = str(path)
+        frame, classes, notes = file_rows(path, source, known)
     if frame.empty:
         raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
-    source, known = lay_out(source, [str(c) for c in frame.columns], where)
+    source = lay_out(source, known, [str(c) for c in frame.columns], where)
     names = classes.get(str(source.label))
     if name in ("train", "validation"):
         source = source.model_copy(update={"case": None, "group": None})
@@ -48,27 +54,22 @@ def read_split(
     frame = chosen_rows(frame, source, known, names, where, key, notes)
     if frame.empty:
         raise InputError(f"{where}: no row has a label, so {name} would be empty; GLUE's test sets hide theirs, use a dev set")
-    made = {part: frame[column] for part, column in zip(("first", "second"), source.text, strict=False)}
-    for part, column in zip(made, source.text, strict=False):
-        empty = np.flatnonzero(made[part].isna() | (made[part].astype(str).str.strip() == ""))
-        if len(empty):
-            raise InputError(f"{where}: row {frame.index[empty[0]] + 1} has no {column!r}; every example needs its text")
+    made: dict[str, pd.Series] = {}
+    for part, column in zip(("first", "second"), source.text, strict=False):
+        refuse_blanks(frame[column], where, f"{column!r}; every example needs its text")
+        made[part] = frame[column].astype(str)
         if known.bytes_literals:
             made[part] = made[part].map(plain_text)
     assert source.label is not None
     if regression:
-        made["label"] = label_numbers(frame[source.label], source, where)
+        made["label"] = label_numbers(frame[source.label], where)
     else:
         made["label"] = label_names(frame[source.label], source, names, known, where, key)
     for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
         if wanted:
-            missing = np.flatnonzero(frame[wanted].isna() | (frame[wanted].astype(str).str.strip() == ""))
-            if len(missing):
-                row = frame.index[missing[0]] + 1
-                raise InputError(f"{where}: row {row} has no {part} in the column {wanted!r}; every example needs one")
+            refuse_blanks(frame[wanted], where, f"{part} in the column {wanted!r}; every example needs one")
             made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
-    columns = {part: c if part == "label" and regression else c.astype(str) for part, c in made.items()}
-    tidy = pd.DataFrame(columns).reset_index(drop=True)
+    tidy = pd.DataFrame(made).reset_index(drop=True)
     for taken, meaning in ((ALL, "all cases"), (FOCUS, "the cases in focus")) if source.case else ():
         if (tidy["case"] == taken).any():
             raise InputError(
@@ -87,26 +88,23 @@ def read_split(
 
 
 def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, place: str) -> None:
-    need: dict[str, list[str]] = {"text": list(source.text), "label": [str(source.label)], "only": list(source.only)}
-    need |= {key: [column] for key, column in (("case", source.case), ("group", source.group)) if column}
-    for key, columns in need.items():
-        for column in columns:
-            if column not in frame:
-                there = [str(c) for c in frame.columns]
-                raise InputError(
-                    f"{where}: no column {column!r} ({place}.{key}).{nearest(column, there)} "
-                    f"The columns are: {', '.join(there)}"
-                )
+    need = [*(("text", c) for c in source.text), ("label", source.label), *(("only", c) for c in source.only)]
+    for key, column in [*need, ("case", source.case), ("group", source.group)]:
+        if column is not None and column not in frame:
+            there = [str(c) for c in frame.columns]
+            raise InputError(
+                f"{where}: no column {column!r} ({place}.{key}).{nearest(column, there)} The columns are: {', '.join(there)}"
+            )
+
+
+def refuse_blanks(column: pd.Series, where: str, what: str) -> None:
+    blank = column.index[column.isna() | (column.astype(str).str.strip() == "")]
+    if len(blank):
+        raise InputError(f"{where}: row {blank[0] + 1} has no {what}")
 
 
 def chosen_rows(
-    frame: pd.DataFrame,
-    source: SourceSpec,
-    known: Known,
-    names: list[str] | None,
-    where: str,
-    key: str,
-    notes: list[str],
+    frame: pd.DataFrame, source: SourceSpec, known: Known, names: list[str] | None, where: str, key: str, notes: list[str]
 ) -> pd.DataFrame:
     """Rows that `only` asks for, without those that nobody could label."""
     for column, wanted in source.only.items():
@@ -150,13 +148,14 @@ def locate(source: SourceSpec, base: Path | None) -> Path:
     return path
 
 
-def label_numbers(column: Any, source: SourceSpec, where: str) -> Any:
+def label_numbers(column: pd.Series, where: str) -> pd.Series:
     """The scores of a regression."""
-    numbers = column.astype(str).map(as_number)  # by way of text: a 32-bit 3.8 is 3.8, not 3.799999952
-    bad = np.flatnonzero(~np.isfinite(numbers))
+    said = column.astype(str)  # by way of text: a 32-bit 3.8 is 3.8, not 3.799999952
+    numbers = said.map(as_number)
+    bad = said[~np.isfinite(numbers)]
     if len(bad):
         raise InputError(
-            f"{where}: row {column.index[bad[0]] + 1} has {str(column.iloc[bad[0]])!r} in column {source.label!r}, which is "
+            f"{where}: row {bad.index[0] + 1} has {bad.iloc[0]!r} in column {column.name!r}, which is "
             "no finite number; metric pearson needs one in every row: correct it or remove the row"
         )
     return numbers
@@ -169,23 +168,20 @@ def as_number(text: str) -> float:
         return math.nan
 
 
-def label_names(column: Any, source: SourceSpec, names: list[str] | None, known: Known, where: str, key: str) -> Any:
+def label_names(
+    column: pd.Series, source: SourceSpec, names: list[str] | None, known: Known, where: str, key: str
+) -> pd.Series:
     """Values of the file -> names: by the set's own class names or those of its layout, then by the study's `labels`."""
-    empty = np.flatnonzero(column.isna() | (column.astype(str).str.strip() == ""))
-    if len(empty):
-        raise InputError(f"{where}: row {column.index[empty[0]] + 1} has no label in column {source.label!r}")
+    refuse_blanks(column, where, f"label in column {source.label!r}")
     if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
         column = column.astype(int)  # labels that were integers before a missing value made them floats
     if names is not None:
-        bad = [v for v in column.unique() if not 0 <= int(v) < len(names)]
-        if bad:
-            raise InputError(f"{where}: label {bad[0]} has no name in the set (names: {', '.join(names)}); filter such rows")
-        column = column.map(lambda v: names[int(v)])
+        column = column.map(lambda v: name_of(v, names, where))
     column = column.astype(str)
-    if known.numbers and names is None:
-        column = column.map(lambda v: v if v in source.labels else number_name(v, known.numbers, where))
+    if known.numbers and names is None:  # files that say the names, or what the study renames, are taken at their word
+        column = column.map(lambda v: name_of(v, known.numbers, where) if v.isdecimal() and v not in source.labels else v)
     if source.labels:
-        given = {**source.labels}
+        given = source.labels
         strangers = [v for v in column.unique() if v not in given and v not in given.values()]
         if strangers:
             row = int(column.index[column == strangers[0]][0]) + 1
@@ -197,11 +193,9 @@ def label_names(column: Any, source: SourceSpec, names: list[str] | None, known:
     return column
 
 
-def number_name(value: str, names: Sequence[str], where: str) -> str:
-    """Files that say 0, 1, ... mean the names of the layout; files that say the names are taken at their word."""
-    if not value.isdecimal():
-        return value
-    if int(value) >= len(names):
+def name_of(value: Any, names: Sequence[str], where: str) -> str:
+    """0, 1, ... -> the name of that class."""
+    if not 0 <= int(value) < len(names):
         raise InputError(f"{where}: label {value} has no name in the set (names: {', '.join(names)}); filter such rows")
     return names[int(value)]
 
@@ -238,7 +232,7 @@ def drawn(frame: pd.DataFrame, limit: int | None, seed: int) -> np.ndarray:
 Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
 
 
-def file_rows(path: Path, source: SourceSpec) -> Rows:
+def file_rows(path: Path, source: SourceSpec, known: Known) -> Rows:
     kind = source.format or ("arrow" if path.is_dir() else FORMATS.get(path.suffix.lower()))
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; set format to csv, tsv, jsonl, parquet or arrow")
@@ -254,9 +248,7 @@ def file_rows(path: Path, source: SourceSpec) -> Rows:
         return json_rows(path, text), {}, []
     if kind == "csv":
         return csv_rows(path, text), {}, []
-    known = None if "broken" in source.model_fields_set or source.layout is None else LAYOUTS[source.layout].broken
-    frame, notes = tsv_rows(path, text, source, (known or source.broken) == "drop")
-    return frame, {}, notes
+    return tsv_rows(path, text, source, known)
 
 
 def read_text(path: Path) -> str:
@@ -296,14 +288,13 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     try:
         header = next(reader, [])
         rows = []
-        for row in reader:
-            if row and len(row) != len(header):
+        for row in filter(None, reader):
+            if len(row) != len(header):
                 raise InputError(
                     f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; "
                     "quote fields that hold commas"
                 )
-            if row:
-                rows.append(row)
+            rows.append(row)
     except csv.Error as problem:
         raise InputError(
             f"{path}: unbalanced quotes near line {reader.line_num} ({problem}); "
@@ -312,30 +303,28 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header)
 
 
-def tsv_rows(path: Path, text: str, source: SourceSpec, drop: bool = False) -> tuple[pd.DataFrame, list[str]]:
+def tsv_rows(path: Path, text: str, source: SourceSpec, known: Known) -> Rows:
     """Tabs separate, nothing else: a quote is a character. Files that look quoted as in CSV get a note."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
-        return pd.DataFrame(), []
-    if has_header(source, rows[0][1]):
+        return pd.DataFrame(), {}, []
+    if not known.bare or any(set(rows[0][1]).issuperset(names) for names in known.text):
         header = rows.pop(0)[1]
         expected = f"the header {len(header)}"
     else:
-        assert source.layout is not None
-        header = list(LAYOUTS[source.layout].bare)
+        header = list(known.bare)
         expected = f"a file of layout {source.layout} without a header {len(header)} ({', '.join(header)})"
     notes = []
-    broken = [number for number, row in rows if len(row) != len(header)]
-    if broken and drop:
-        notes.append(f"{path}: {len(broken)} lines lack fields (first: line {broken[0]}) and are left out")
+    broken = [(number, row) for number, row in rows if len(row) != len(header)]
+    if broken and known.broken != "drop":
+        raise InputError(
+            f"{path}: line {broken[0][0]} has {len(broken[0][1])} fields, {expected}; "
+            "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
+        )
+    if broken:
+        notes.append(f"{path}: {len(broken)} lines lack fields (first: line {broken[0][0]}) and are left out")
         rows = [(number, row) for number, row in rows if len(row) == len(header)]
-    for number, row in rows:
-        if len(row) != len(header):
-            raise InputError(
-                f"{path}: line {number} has {len(row)} fields, {expected}; "
-                "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
-            )
     quoted = [number for number, row in rows if any(len(f) > 2 and f[0] == f[-1] == '"' and '""' in f[1:-1] for f in row)]
     if quoted:
         notes.append(
@@ -345,7 +334,7 @@ def tsv_rows(path: Path, text: str, source: SourceSpec, drop: bool = False) -> t
     odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
     if odd:
         notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")
-    return pd.DataFrame([row for _, row in rows], columns=header), notes
+    return pd.DataFrame([row for _, row in rows], columns=header), {}, notes
 
 
 def arrow_rows(path: Path, source: SourceSpec) -> Rows:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ class Split:
     name: str
     frame: pd.DataFrame = field(repr=False)
     labels: tuple[str, ...]
-    fold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fold: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -43,6 +42,11 @@ class Split:
         return pd.Categorical(self.frame["label"], categories=list(self.labels)).codes.astype(np.int64)
 
     @property
+    def texts(self) -> pd.DataFrame:
+        """The columns first and, in pairs, second."""
+        return self.frame[[column for column in ("first", "second") if column in self.frame]]
+
+    @property
     def cases(self) -> pd.Series | None:
         return self.frame.get("case")
 
@@ -53,6 +57,20 @@ class Split:
         by = ["case", "label"] if "case" in self.frame else ["label"]
         counts = self.frame.groupby(by, sort=False).size().rename("examples").reset_index()
         return f"<b>{self.name}</b>: {len(self)} examples{counts.to_html(index=False)}"
+
+
+def halves(split: Split, seed: int) -> tuple[Split, Split]:
+    """One half to search on and one to report on, drawn by the seed, each label as evenly as it goes."""
+    rng = np.random.default_rng([seed, 0x4A])
+    order = rng.permutation(len(split))
+    if split.regression:
+        first = order[: len(order) // 2]
+    else:
+        by_label = order[np.argsort(split.gold[order], kind="stable")]
+        first = by_label[rng.integers(2) :: 2]  # every second one, label by label
+    inside = np.isin(np.arange(len(split)), first)
+    search, report = (split.frame[rows].reset_index(drop=True) for rows in (inside, ~inside))
+    return replace(split, name="search", frame=search), replace(split, name="report", frame=report)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-TYPES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 SHORTEST, LONGEST = 7, 128  # tokens
 SEEN = (0.55, 1.0)  # of the rows see a column that makes a vertical
 PARTLY = (0.05, 0.38)  # or do not make one
@@ -163,12 +162,6 @@ def short_columns(rng: Rng, at: Layout) -> Map:
     return np.asarray(values * rng.gamma(1.0, 1, values.shape))
 
 
-def short_diagonal(rng: Rng, at: Layout) -> Map:
-    """A piece of a line, too short to call it a diagonal."""
-    run = row_strength(rng, at.count, PARTLY)
-    return diagonal(rng, at) * (run > 0.2)[:, None]
-
-
 def sprinkled(rng: Rng, at: Layout) -> Map:
     return rng.gamma(rng.uniform(0.1, 0.6), 1, (at.count, at.count))
 
@@ -230,15 +223,21 @@ def make_heterogeneous(rng: Rng, at: Layout, normed: bool) -> Map:
     values = scaled(spots(rng, at) + 1e-9, 1)
     if rng.random() < 0.5:
         values = values + scaled(spots(rng, at) + 1e-9, rng.uniform(0.3, 1))
-    if rng.random() < 0.3:
-        values = values + scaled(short_diagonal(rng, at) + 1e-9, rng.uniform(0.3, 1))
+    if rng.random() < 0.3:  # a piece of a line, too short to call it a diagonal
+        run = row_strength(rng, at.count, PARTLY) > 0.2
+        values = values + scaled(diagonal(rng, at) * run[:, None] + 1e-9, rng.uniform(0.3, 1))
     field = even(rng, at.count, rng.uniform(0.1, 0.6))
     return values + scaled(field, rng.uniform(0.0, 0.4)) + stray(rng, at, 0.4, normed)
 
 
-MAKERS: dict[str, Callable[[Rng, Layout, bool], Map]] = dict(
-    zip(TYPES, (make_vertical, make_diagonal, make_both, make_block, make_heterogeneous), strict=True)
-)
+MAKERS: dict[str, Callable[[Rng, Layout, bool], Map]] = {
+    "vertical": make_vertical,
+    "diagonal": make_diagonal,
+    "vertical+diagonal": make_both,
+    "block": make_block,
+    "heterogeneous": make_heterogeneous,
+}
+TYPES = tuple(MAKERS)
 
 
 def as_attention(rng: Rng, values: Map, normed: bool) -> Map:

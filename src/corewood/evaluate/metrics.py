@@ -16,6 +16,7 @@ from corewood.data.task import ALL, Split
 from corewood.errors import InputError
 
 LEVEL = 0.95
+Z = norm.ppf(1 - (1 - LEVEL) / 2)  # standard errors to either side of an estimate
 ROUNDING = 1e-6  # outputs that differ by less than this share are the same number, but for 32-bit rounding
 
 
@@ -56,27 +57,16 @@ def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.
     fold = fold_classes(classes, split)
     guess = predicted(logits, fold)
     right = guess == split.gold
-    same = None if full is None else guess == predicted(full, fold)
-    divergence = None if full is None else kl(full, logits)
+    nothing = np.full(len(split), np.nan)
+    same, divergence = (nothing, nothing) if full is None else (guess == predicted(full, fold), kl(full, logits))
     rows = []
     for case, group, inside in parts(split):
         gold = split.frame["label"][inside].unique()
         n, correct = int(inside.sum()), int(right[inside].sum())
         low, high = wilson(correct, n)
-        rows.append(
-            {
-                "case": case,
-                "group": group,
-                "gold": str(gold[0]) if len(gold) == 1 else "mixed",
-                "n": n,
-                "correct": correct,
-                "value": correct / n,
-                "low": float(low),
-                "high": float(high),
-                "agreement": np.nan if same is None else float(same[inside].mean()),
-                "kl": np.nan if divergence is None else float(divergence[inside].mean()),
-            }
-        )
+        about = {"case": case, "group": group, "gold": str(gold[0]) if len(gold) == 1 else "mixed"}
+        found = {"n": n, "correct": correct, "value": correct / n, "low": float(low), "high": float(high)}
+        rows.append({**about, **found, "agreement": same[inside].mean(), "kl": divergence[inside].mean()})
     return pd.DataFrame(rows)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,12 @@ from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corewood.data.encode import by_length
-from corewood.data.words import Words
+from corewood.data.encode import Words, by_length
 from corewood.errors import InputError, nearest
-from corewood.evaluate.attention import attention_of
+from corewood.evaluate.attention import attention_of, normed_attention_of
 from corewood.evaluate.generated_maps import TYPES, generated_maps
-from corewood.evaluate.normed import normed_attention_of
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
-
-__all__ = ["TYPES", "Classifier", "f1", "generated_maps", "pattern_shares", "prepare", "read_annotated", "train_classifier"]
 
 SIDE = 32  # pixels of a prepared map
 TRAINING, HELD_OUT, STEPS, BATCH = 6000, 1000, 900, 64
@@ -118,8 +115,7 @@ class Classifier:
     @torch.inference_mode()
     def probabilities(self, images: Tensor) -> np.ndarray:
         """(map, SIDE, SIDE), prepared -> (map, type)"""
-        parts = [self.logits(part).softmax(-1) for part in torch.split(images, 256)]
-        return torch.cat(parts).numpy() if parts else np.zeros((0, len(TYPES)), np.float32)
+        return torch.cat([self.logits(part).softmax(-1) for part in torch.split(images, 256)]).numpy()
 
     def classify(self, maps: Sequence[np.ndarray]) -> np.ndarray:
         """(map, type) probabilities of square maps of any size, in the order of TYPES."""
@@ -147,11 +143,12 @@ class Classifier:
 
 def f1(true: Sequence[str], predicted: Sequence[str]) -> pd.DataFrame:
     """One row per type, and 'weighted': by how many maps each type has. A type that no map has got gets no figure."""
-    each = precision_recall_fscore_support(true, predicted, labels=list(TYPES), zero_division=0)
-    whole = precision_recall_fscore_support(true, predicted, labels=list(TYPES), average="weighted", zero_division=0)
-    table = pd.DataFrame({"type": TYPES, "f1": each[2], "precision": each[0], "recall": each[1], "support": each[3]})
+    given = {"labels": list(TYPES), "zero_division": 0}
+    precision, recall, score, support = precision_recall_fscore_support(true, predicted, **given)
+    table = pd.DataFrame({"type": TYPES, "f1": score, "precision": precision, "recall": recall, "support": support})
     table.loc[table["support"] == 0, ["f1", "precision", "recall"]] = np.nan
-    table.loc[len(table)] = ["weighted", whole[2], whole[0], whole[1], len(true)]
+    precision, recall, score, _ = precision_recall_fscore_support(true, predicted, average="weighted", **given)
+    table.loc[len(table)] = ["weighted", score, precision, recall, len(true)]
     return table.astype({"support": int})
 
 
@@ -189,9 +186,8 @@ def read_map(folder: Path, name: str) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
-def read_annotated(folder: Path | str) -> tuple[list[np.ndarray], list[str], list[str]]:
+def read_annotated(folder: Path) -> tuple[list[np.ndarray], list[str], list[str]]:
     """Maps, their types and their file names, from a folder of .npy files with a labels.csv (file, type)."""
-    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of annotated maps")
     table = read_labels(folder)
@@ -203,7 +199,7 @@ def shipped_maps(normed: bool, half: str | None = None) -> tuple[list[np.ndarray
     folder = SHIPPED / ("normed" if normed else "raw")
     maps, labels, _ = read_annotated(folder)
     wanted = [half in (None, h) for h in read_labels(folder)["half"]]
-    return [m for m, w in zip(maps, wanted, strict=True) if w], [k for k, w in zip(labels, wanted, strict=True) if w]
+    return list(compress(maps, wanted)), list(compress(labels, wanted))
 
 
 def halves(labels: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +214,7 @@ def halves(labels: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
 def train_classifier(
     normed: bool,
     seed: int = 0,
-    annotated: Path | str | None = None,
+    annotated: Path | None = None,
     progress: Progress = no_progress,
     *,
     maps: int = TRAINING,
@@ -259,32 +255,16 @@ def pattern_shares(
         raise InputError("pattern types: there are no examples to look at")
     layers, heads = model.units.layers, model.units.heads
     used = {"raw": classifier_raw} | ({} if classifier_normed is None else {"normed": classifier_normed})
-    counts = {name: np.zeros((layers * heads, len(TYPES)), int) for name in used}
-    done = 0
-    for indices in by_length(np.array([len(w.ids) for w in examples]), size=8, tokens=512):
+    counts = np.zeros((len(used), layers * heads, len(TYPES)), int)
+    for indices in by_length(np.array([len(w.ids) for w in examples]), 8, 512, progress):
         batch = [examples[i] for i in indices]
         given = normed_attention_of(model, batch) if "normed" in used else (attention_of(model, batch),)
-        for (name, classifier), attention in zip(used.items(), given, strict=True):
+        for count, classifier, attention in zip(counts, used.values(), given, strict=True):
             for row, words in enumerate(batch):
                 n = len(words.ids)
                 images = prepare_all(attention[row, :, :, :n, :n].reshape(layers * heads, n, n))
-                counts[name][np.arange(layers * heads), classifier.probabilities(images).argmax(1)] += 1
-        done += len(batch)
-        progress(done, len(examples))
-    parts = [shares_table(name, count, heads, len(examples)) for name, count in counts.items()]
-    return pd.concat(parts, ignore_index=True)
-
-
-def shares_table(attention: str, counts: np.ndarray, heads: int, examples: int) -> pd.DataFrame:
-    """(layer * head, type) -> one row each."""
-    unit = np.repeat(np.arange(len(counts)), len(TYPES))
-    return pd.DataFrame(
-        {
-            "attention": attention,
-            "layer": unit // heads,
-            "head": unit % heads,
-            "type": list(TYPES) * len(counts),
-            "share": counts.ravel() / examples,
-            "examples": examples,
-        }
-    )
+                count[np.arange(layers * heads), classifier.probabilities(images).argmax(1)] += 1
+    names = ["attention", "layer", "head", "type"]
+    index = pd.MultiIndex.from_product([used, range(layers), range(heads), TYPES], names=names)
+    shares = pd.Series(counts.ravel() / len(examples), index, name="share")
+    return shares.reset_index().assign(examples=len(examples))

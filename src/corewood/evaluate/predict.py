@@ -1,8 +1,8 @@
-"""Predictions of many subnetworks."""
+"""Predictions of many subnetworks, and of the full model without a few units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,11 +11,13 @@ import torch
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split
+from corewood.errors import InputError, nearest
 from corewood.evaluate.metrics import accuracy
 from corewood.model.gates import Means
 from corewood.model.load import Model
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Units
 from corewood.model.reference import Progress, no_progress
+from corewood.model.resume import variants
 from corewood.model.slim import subnetwork
 from corewood.spec import Ablation
 
@@ -27,17 +29,13 @@ def logits_of(
     examples: Encoded,
     ablate: Ablation = "mean",
     means: Means | None = None,
-    seed: int = 0,
     progress: Progress = no_progress,
 ) -> np.ndarray:
     """(example, class) of one subnetwork: slim where the model's family allows it, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
-    done = 0
-    with subnetwork(model, mask, ablate, means, seed) as call:
-        for indices in by_length(examples.lengths):
+    with subnetwork(model, mask, ablate, means) as call:
+        for indices in by_length(examples.lengths, progress=progress):
             logits[indices] = call(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
-            done += len(indices)
-            progress(done, len(examples))
     return logits
 
 
@@ -70,7 +68,40 @@ def predict(
 ) -> Predictions:
     """Logits of every mask on every example of a split."""
     examples = encode(split, model.tokenizer, model.max_length)
-    many: Iterable[Mask] = [masks] if isinstance(masks, Mask) else masks
+    many = [masks] if isinstance(masks, Mask) else masks
     logits = [logits_of(model, mask, examples, ablate, means) for mask in many]
     full = logits_of(model, model.units.full(), examples)
     return Predictions(split, model.labels, np.stack(logits) if logits else np.zeros((0, *full.shape)), full)
+
+
+def unit_set(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """'L2.H5 + L3.H7' -> the units, in the model's order."""
+    wanted = [part.strip() for part in text.split("+")]
+    for name in wanted:
+        if name not in names:
+            layers = sum(n.endswith(".MLP") for n in names)
+            heads = len(names) // layers - 1
+            raise InputError(
+                f"ablations: the model has no unit {name!r}.{nearest(name, names)} It has {layers} layers of {heads} heads: "
+                f"L0.H0 to L{layers - 1}.H{heads - 1}, and L0.MLP to L{layers - 1}.MLP"
+            )
+    return tuple(name for name in names if name in wanted)
+
+
+def without(units: Units, closed: Sequence[str]) -> Mask:
+    """The full model without these units."""
+    return units.from_vector(~np.isin(units.names, closed))
+
+
+def ablate(
+    model: Model,
+    masks: Sequence[Mask],
+    examples: Encoded,
+    ablate: Ablation = "mean",
+    means: Means | None = None,
+    progress: Progress = no_progress,
+) -> np.ndarray:
+    """(mask, example, class). Layers below the first that a mask changes are computed once for all masks."""
+    if ablate == "resample":  # values come from other rows of the batch: every mask needs its own run
+        return np.stack([logits_of(model, mask, examples, ablate, means) for mask in masks])
+    return variants(model, masks, examples, model.units.full(), ablate, means, progress)

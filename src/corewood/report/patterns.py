@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.patterns import GROUPS
+from corewood.analyse.behaviour import GROUPS
 from corewood.evaluate.generated_maps import TYPES
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table

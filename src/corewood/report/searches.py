@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.convergence import NOISE, RATIO
+from corewood.analyse.generalisation import NOISE, RATIO
 from corewood.report.html import html_table, nats
 from corewood.report.items import chart, says, table
 from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, coloured, in_rows, percent, tips

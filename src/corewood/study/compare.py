@@ -11,8 +11,7 @@ import pandas as pd
 
 from corewood.analyse.ablation import paired_interval
 from corewood.analyse.core import core
-from corewood.analyse.heads import overlap
-from corewood.analyse.stability import pair
+from corewood.analyse.stability import overlap, pair
 from corewood.data.labels import fold_classes, normal
 from corewood.errors import InputError
 from corewood.evaluate.metrics import parts

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corewood.data.halves import halves
 from corewood.data.labels import classes_of, describe, fold_classes
 from corewood.data.named import read_task
-from corewood.data.task import Split, Task
+from corewood.data.task import Split, Task, halves
 from corewood.errors import InputError, nearest
 from corewood.model.load import class_names
 from corewood.spec import FineTune, GlueTask, StudySpec, kept_units

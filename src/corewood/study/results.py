@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.convergence import comparable
-from corewood.analyse.generalisation import full_model
+from corewood.analyse.generalisation import comparable, full_model
 from corewood.data.labels import fold_classes, gold_classes
 from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score
 from corewood.model.mask import Mask, Units

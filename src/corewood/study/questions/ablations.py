@@ -13,8 +13,8 @@ from corewood.analyse.ablation import ablation_rows
 from corewood.analyse.core import core
 from corewood.data.read import drawn
 from corewood.data.task import FOCUS
-from corewood.evaluate.ablate import ablate, unit_set, without
 from corewood.evaluate.metrics import parts
+from corewood.evaluate.predict import ablate, unit_set, without
 from corewood.study.entries import read_data, read_logits, read_masks, write_logits
 from corewood.study.job import Job, Kind
 from corewood.study.models import ModelPlan, domain

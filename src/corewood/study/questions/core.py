@@ -8,8 +8,8 @@ from operator import and_
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.core import Core, core
-from corewood.analyse.heads import agreement, frequencies, overlap, rank_correlations
+from corewood.analyse.core import Core, core, frequencies, rank_correlations
+from corewood.analyse.stability import agreement, overlap
 from corewood.model.mask import Mask
 from corewood.study.questions.question import Question
 from corewood.study.results import Group, Results, stack

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from corewood.analyse.patterns import heterogeneity, pattern_summary
+from corewood.analyse.behaviour import heterogeneity, pattern_summary
 from corewood.data.read import drawn
 from corewood.errors import InputError
 from corewood.evaluate.attention import split_words

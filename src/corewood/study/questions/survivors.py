@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.stability import pairs, stability
+from corewood.analyse.stability import pairs, unit_stability
 from corewood.analyse.tickets import survivors
 from corewood.model.mask import Mask, Masks
 from corewood.study.entries import read_shares
@@ -112,7 +112,7 @@ def stability_table(results: Results) -> pd.DataFrame | None:
     for facts, by in comparisons(results):
         kinds = kinds_of(list(by.values()))
         for kind, (kept, strata) in ((k, kinds[k]) for k in PRUNED_KINDS[facts["prune"]]):
-            rows.append({**facts, "kind": kind, **stability(kept, strata).row()})
+            rows.append({**facts, "kind": kind, **unit_stability(kept, strata).row()})
     return pd.DataFrame(rows) if rows else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.methods import beside
+from corewood.analyse.differences import beside
 from corewood.evaluate.metrics import parts
 from corewood.study.models import domain
 from corewood.study.questions.question import Question
