@@ -14,7 +14,7 @@ from rich.table import Table
 from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
-from corewood.study.plan import Plan
+from corewood.study.models import Plan
 
 COSTS = {"forward": 1.0, "search": 3.0, "train": 3.0, "second": 1.0}  # of an example, in forward passes: before any is seen
 

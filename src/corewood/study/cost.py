@@ -17,8 +17,7 @@ from corewood.prune.l0 import State, frozen, step
 from corewood.spec import L0, Ablation, FineTune
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
-from corewood.study.models import ENCODE, TaskPlan
-from corewood.study.plan import Plan
+from corewood.study.models import ENCODE, Plan, TaskPlan
 
 EXAMPLES = 32
 ROUNDS = 3

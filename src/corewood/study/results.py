@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,10 @@ from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
 from corewood.study.job import Job
-from corewood.study.models import TRAIN, VALIDATION, ModelPlan, domain
+from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, domain
 from corewood.study.subnetwork import FACTS, FULL, GOOD, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
 
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
-
+T = TypeVar("T")
 Tables = dict[str, pd.DataFrame]
 Rater = tuple[int, int]  # seeds of fine-tuning and of the search: what masks of one kind differ in
 
@@ -45,7 +43,14 @@ class Found:
     @property
     def anywhere(self) -> Found:
         """The same, of any task."""
-        return Found("", self.way, self.prune, self.target)
+        return replace(self, task="")
+
+
+def by_seeds(rows: Iterable[Subnetwork], read: Callable[[Subnetwork], T]) -> dict[Found, dict[Rater, T]]:
+    made: dict[Found, dict[Rater, T]] = {}
+    for row in rows:
+        made.setdefault(Found(row.task, row.way, row.prune, row.target), {})[row.tuning, row.seed] = read(row)
+    return made
 
 
 @dataclass(frozen=True)
@@ -169,12 +174,7 @@ class Results:
     @cached_property
     def raters(self) -> dict[Found, dict[Rater, Mask]]:
         """The masks of units that ways found, by what they differ in. Those drawn by chance are left out."""
-        made: dict[Found, dict[Rater, Mask]] = {}
-        for row in self.rows:
-            if row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights:
-                key = Found(row.task, row.way, row.prune, row.target)
-                made.setdefault(key, {})[row.tuning, row.seed] = self.mask(row)
-        return made
+        return by_seeds(filter(searched, self.rows), self.mask)
 
     def core(self, model: tuple[str, int]) -> list[str]:
         """The heads that all subnetworks of a model keep; where it has but one, those of all its task's models."""
@@ -183,11 +183,11 @@ class Results:
             own = compared([r for r in self.rows if r.task == model[0]])
         return [name for name in reduce(and_, map(self.mask, own)).names if ".H" in name] if own else []
 
-    def each(self, make: Callable[[Group], pd.DataFrame | None]) -> pd.DataFrame | None:
-        """One table of all groups, with what each is about in front."""
+    def each(self, make: Callable[[Group], pd.DataFrame | None], grid: bool = False) -> pd.DataFrame | None:
+        """One table of all groups that found something, or have a grid, with what each is about in front."""
         tables = []
         for group in self.groups:
-            table = make(group)
+            table = make(group) if (group.grid if grid else group.found) else None
             if table is not None and not table.empty:
                 facts = {key: value for key, value in group.facts.items() if key not in table}
                 for place, (key, value) in enumerate(facts.items()):
@@ -275,9 +275,14 @@ class Group:
         return {t: [r for r in self.found if r.target == t] for t in sorted({r.target for r in self.found})}
 
 
+def searched(row: Subnetwork) -> bool:
+    """Whether a way found its units itself."""
+    return row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights
+
+
 def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
     """Of some rows, the subnetworks of the first way that looked for units, in the first mode it was asked for."""
-    found = [r for r in rows if r.question == PRUNE and r.way not in (FULL, RANDOM) and not r.of_weights]
+    found = [*filter(searched, rows)]
     return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
 
 

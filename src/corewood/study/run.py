@@ -19,7 +19,8 @@ from corewood.study.engines import Engine, Event
 from corewood.study.entries import write_data
 from corewood.study.job import Job
 from corewood.study.kinds import REPORT, TABLES
-from corewood.study.plan import Plan, make_plan
+from corewood.study.models import Plan
+from corewood.study.plan import make_plan
 from corewood.study.questions import QUESTIONS
 from corewood.study.results import Results, Tables
 

@@ -42,15 +42,13 @@ def differences_table(group: Group) -> pd.DataFrame | None:
     return table[first + [c for c in table.columns if c not in first]]
 
 
-def variance_table(group: Group) -> pd.DataFrame | None:
-    rows = [{**facts, "n": right.shape[1], **variance_split(right)} for facts, _, right in answers(group) if right.shape[1] > 1]
-    return pd.DataFrame(rows) if rows else None
+def variance_table(group: Group) -> pd.DataFrame:
+    several = [(facts, right) for facts, _, right in answers(group) if right.shape[1] > 1]
+    return pd.DataFrame({**facts, "n": right.shape[1], **variance_split(right)} for facts, right in several)
 
 
-def size_effect_table(group: Group) -> pd.DataFrame | None:
+def size_effect_table(group: Group) -> pd.DataFrame:
     """Accuracy against size, where subnetworks of one target differ in it."""
-    if not group.found:
-        return None
     rows = []
     units = group.results.units
     for currency in ("units_share", "encoder_share"):
@@ -62,7 +60,7 @@ def size_effect_table(group: Group) -> pd.DataFrame | None:
                 facts = {"target": target, "dataset": dataset, "case": case, "currency": currency}
                 spans = {"smallest": here.min(), "largest": here.max()}
                 rows.append({**facts, **spans, **size_effect(part["value"].to_numpy(), here)})
-    return pd.DataFrame(rows) if rows else None
+    return pd.DataFrame(rows)
 
 
 def ablated_values_table(group: Group) -> pd.DataFrame | None:

@@ -10,9 +10,9 @@ import pandas as pd
 from corewood.study.entries import read_masks
 from corewood.study.questions.question import Question
 from corewood.study.results import Results, stack
-from corewood.study.subnetwork import FULL, RETRAINED, Subnetwork
+from corewood.study.subnetwork import FACTS, FULL, RETRAINED, Subnetwork
 
-ABOUT = ("task", "tuning", "checkpoint", "question", "way", "prune", "target", "nested", "seed", "ticket", "draw")
+ABOUT = tuple(name for name in FACTS if name not in ("state", "epochs"))  # what a mask is about
 
 
 def about(row: Subnetwork) -> dict[str, Any]:
