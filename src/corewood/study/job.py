@@ -45,13 +45,9 @@ class Job:
         work: int = 1,
     ) -> Job:
         keys = {name: (job.kind, job.key) for name, job in (inputs or {}).items()}
-        content = {
-            "kind": kind.name,
-            "version": kind.version,
-            "params": params,
-            "inputs": {n: k for n, (_, k) in keys.items()},
-        }
-        return cls(kind.name, digest(content), title, params, keys, local or {}, work)
+        content = {"kind": kind.name, "version": kind.version, "params": params}
+        key = digest({**content, "inputs": {n: k for n, (_, k) in keys.items()}})
+        return cls(kind.name, key, title, params, keys, local or {}, work)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -38,55 +38,31 @@ class Work:
         """Where the job works with a model's mean activations."""
         return read_reference(self.input("reference"))[1].means if "reference" in self.job.inputs else None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """How the study's models are loaded."""
+        params, labels = self.job.params, self.job.params["labels"]
+        kept = {name: params[name] for name in ("pad_token", "revision", "max_length")}
+        return {**kept, "labels": None if labels is None else tuple(labels), "device": self.job.local["device"]}
+
     def new_model(self, seed: int, check: bool = False) -> Model:
         """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""
-        params, local = self.job.params, self.job.local
-        return load(
-            local["source"],
-            params["labels"],
-            pad_token=params["pad_token"],
-            revision=params["revision"],
-            max_length=params["max_length"],
-            device=local["device"],
-            seed=seed,
-            check=check,
-            new_head=True,
-        )
+        return load(self.job.local["source"], **self.options, seed=seed, check=check, new_head=True)
 
     def model(self) -> Model:
         """The checkpoint this job works on: one of fine-tuning, or the one the study names."""
-        params, local = self.job.params, self.job.local
-        source = tokenizer = local["source"]
+        params = self.job.params
+        source = tokenizer = self.job.local["source"]
         if "fine_tune" in self.job.inputs:
             tuned = self.input("fine_tune")
             source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
-        labels = params["labels"]
-        return cached_model(
-            params["model"],
-            source,
-            tokenizer,
-            None if labels is None else tuple(labels),
-            params["pad_token"],
-            params["revision"],
-            params["max_length"],
-            local["device"],
-        )
+        return cached_model(params["model"], source, tokenizer=tokenizer, **self.options)
 
 
 @lru_cache(maxsize=1)
-def cached_model(
-    _digest: str,  # so that a folder whose content changed is loaded again
-    source: str,
-    tokenizer: str,
-    labels: tuple[str, ...] | None,
-    pad_token: str | None,
-    revision: str | None,
-    max_length: int,
-    device: str,
-) -> Model:
-    return load(
-        source, labels, tokenizer=tokenizer, pad_token=pad_token, revision=revision, max_length=max_length, device=device
-    )
+def cached_model(_digest: str, source: str, **options: Any) -> Model:
+    """`_digest`: so that a folder whose content changed is loaded again."""
+    return load(source, **options)
 
 
 def execute(job: Job, store: Store, progress: Progress) -> None:

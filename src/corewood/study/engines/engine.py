@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from corewood.errors import CorewoodError
 from corewood.store.store import Store
+from corewood.study.graph import Graph
 from corewood.study.job import Job
 
 
@@ -29,6 +30,17 @@ Tell = Callable[[Event], None]
 
 class Engine(Protocol):
     def run(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None: ...
+
+
+def ended(graph: Graph, key: str, tell: Tell, problem: str = "") -> None:
+    """A job is done, or lost with those that need it."""
+    if not problem:
+        graph.done(key)
+        tell(Event(key, "done"))
+        return
+    tell(Event(key, "failed", problem))
+    for lost in graph.failed(key):
+        tell(Event(lost.key, "blocked"))
 
 
 def cores() -> int:
