@@ -19,8 +19,8 @@ from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
 from corewood.study.job import Job
-from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, domain
-from corewood.study.subnetwork import FACTS, FULL, GOOD, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
+from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan, domain
+from corewood.study.subnetwork import FACTS, FULL, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
 
 T = TypeVar("T")
 Tables = dict[str, pd.DataFrame]
@@ -110,20 +110,15 @@ class Results:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per subnetwork, dataset and case: the task's metric on the validation set, accuracy on challenge sets."""
-        tables = [self.scored(row, n) for n, row in self.judgements()]
-        tables += [self.majority(task) for task in self.plan.tasks if TRAIN in self.plan.tasks[task].splits]
+        tasks = self.plan.tasks.values()
+        tables = [self.scored(r, n) for task in tasks for n in task.datasets for r in self.rows if r.task == task.name]
+        tables += [self.majority(task) for task in tasks if TRAIN in task.splits]
         first = ["study", "model", *FACTS, "subnetwork", "dataset", "case", "domain", "metric"]
         if not tables:
             return pd.DataFrame(columns=[*first, "value"])
         table = pd.concat(tables, ignore_index=True)
         table = table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint)
         return table[first + [c for c in table.columns if c not in first]]
-
-    def judgements(self) -> Iterable[tuple[str, Subnetwork]]:
-        """Set by set within a task, so that those of a set stand together."""
-        for task in self.plan.tasks.values():
-            for dataset in task.datasets:
-                yield from ((dataset, row) for row in self.rows if row.task == task.name)
 
     def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
@@ -144,13 +139,12 @@ class Results:
             table["correct"] = np.nan
         return table
 
-    def majority(self, name: str) -> pd.DataFrame:
+    def majority(self, task: TaskPlan) -> pd.DataFrame:
         """What a model gets that always says the most frequent class of training."""
-        task = self.plan.tasks[name]
         gold = {n: gold_classes(task.classes, task.splits[n]) for n in (TRAIN, VALIDATION)}
         found = baseline(task.metric, gold[TRAIN], gold[VALIDATION])
-        facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": name, "way": "majority", "ticket": "majority", "state": ""}
-        facts |= {"question": "majority", "prune": "", "nested": False, "subnetwork": "majority"}
+        facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": task.name, "state": "", "prune": "", "nested": False}
+        facts |= dict.fromkeys(("question", "way", "ticket", "subnetwork"), "majority")
         facts |= {"dataset": VALIDATION, "domain": domain(VALIDATION), "case": "all", "metric": task.metric}
         return pd.DataFrame([{**facts, **vars(found)}])
 
@@ -224,17 +218,13 @@ class Group:
         return [r for r in self.rows if r.way == self.way and r.question == GRID]
 
     @cached_property
-    def full(self) -> Subnetwork | None:
-        return self.results.full(self.model.key)
-
-    @cached_property
     def masks(self) -> dict[str, Mask]:
         return {row.name: self.results.mask(row) for row in [*self.found, *self.grid]}
 
     def of_searches(self, fact: str) -> pd.Series:
         """What each search says of itself; empty where a way does not search."""
-        found = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
-        return pd.Series(found, dtype=object)
+        said = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
+        return pd.Series(said, dtype=object)
 
     @cached_property
     def held(self) -> pd.Series:
@@ -254,9 +244,7 @@ class Group:
     @cached_property
     def comparable(self) -> pd.Series:
         """Whether the search of each subnetwork ended as well as the best of its size."""
-        if self.way != L0:
-            return pd.Series(True, self.targets.index)
-        return comparable(self.held, self.targets)
+        return comparable(self.held, self.targets) if self.way == L0 else pd.Series(True, self.targets.index)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
@@ -284,11 +272,6 @@ def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
     """Of some rows, the subnetworks of the first way that looked for units, in the first mode it was asked for."""
     found = [*filter(searched, rows)]
     return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
-
-
-def good_rows(rows: Iterable[Subnetwork], way: str) -> list[Subnetwork]:
-    """What a way found itself, as pruned."""
-    return [r for r in rows if (r.way, r.question, r.ticket, r.state) == (way, PRUNE, GOOD, "pruned")]
 
 
 def stack(tables: list[pd.DataFrame]) -> pd.DataFrame | None:

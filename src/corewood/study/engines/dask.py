@@ -13,8 +13,7 @@ from typing import Any
 
 from corewood.errors import CorewoodError, JobError, StoreError
 from corewood.store.store import Store
-from corewood.study.engines.engine import Event, Tell, ended, reason
-from corewood.study.graph import Graph
+from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
 from corewood.study.job import Job
 from corewood.study.work import execute
 

@@ -24,7 +24,7 @@ from corewood.study.job import Kind
 from corewood.study.models import TRAIN, ModelPlan, Plan, tuning_params
 from corewood.study.questions.question import Question
 from corewood.study.questions.subnetworks import sizes_table
-from corewood.study.results import Results, good_rows
+from corewood.study.results import Results
 from corewood.study.subnetwork import IMPORTANCE, L0, MAGNITUDE, PRUNE, RETRAINED, SUPER, TICKETS, UNTRAINED, Subnetwork
 from corewood.study.ways import random
 from corewood.study.work import Work
@@ -130,7 +130,7 @@ def do_retrain(work: Work) -> dict[str, Any]:
 def tickets_table(results: Results) -> pd.DataFrame | None:
     """Per task and kind of subnetwork: mean and standard deviation over seeds."""
     asked = len(results.plan.models) > 1 or results.plan.spec.tickets is not None
-    found = any(good_rows(results.rows, way) for way in (IMPORTANCE, MAGNITUDE, L0))
+    found = any(row.question == PRUNE and row.way in (IMPORTANCE, MAGNITUDE, L0) for row in results.rows)
     return summary(results.scores, sizes_table(results)) if asked and found else None
 
 
