@@ -35,9 +35,9 @@ from corewood.prune.l0 import l0_search
 from corewood.spec import L0, SourceSpec, parse_study
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
+from corewood.study.job import execute
 from corewood.study.plan import make_plan
 from corewood.study.run import store_data
-from corewood.study.work import execute
 
 SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets

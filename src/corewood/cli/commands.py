@@ -259,3 +259,12 @@ def doctor(store: StoreFolder = STORE) -> None:
     line(None, "browser", f"{browser} ({only})" if browser else f"none found; {only}")
     if problems:
         raise SystemExit(1)
+
+
+def main() -> None:
+    try:
+        app(prog_name="corewood")
+    except CorewoodError as problem:
+        typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        typer.echo(str(problem), err=True)
+        sys.exit(2)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.encode import encode
-from corewood.data.labels import describe, gold_classes
+from corewood.data.labels import describe
 from corewood.data.task import Split
 from corewood.evaluate.predict import logits_of
 from corewood.model.families import family
@@ -29,10 +29,9 @@ from corewood.model.reference import reference, sample_indices
 from corewood.model.weights import weights_masked
 from corewood.spec import Ablation, FineTune, ModelSpec, StudySpec
 from corewood.store.store import canonical, file_digest
-from corewood.study.entries import read_data, read_masks, read_weights, write_encoded, write_logits, write_reference
-from corewood.study.job import Job, Kind
+from corewood.study.entries import read_masks, read_weights, write_encoded, write_logits, write_reference
+from corewood.study.job import Job, Kind, Work
 from corewood.study.subnetwork import FULL, Subnetwork
-from corewood.study.work import Work
 
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
@@ -239,8 +238,7 @@ def tuning_params(settings: FineTune) -> dict[str, Any]:
 
 
 def do_encode(work: Work) -> dict[str, Any]:
-    split = read_data(work.input("data"))
-    params = work.job.params
+    split, params = work.data(), work.job.params
     tokenizer = read_tokenizer(work.job.local["source"], params["pad_token"], params["revision"])
     encoded = encode(split, tokenizer, params["max_length"])
     write_encoded(encoded, work.folder)
@@ -252,13 +250,10 @@ def do_encode(work: Work) -> dict[str, Any]:
 
 
 def do_fine_tune(work: Work) -> dict[str, Any]:
-    params = work.job.params
-    settings = FineTune(**params["settings"])
-    split = read_data(work.input("data"))
+    settings = FineTune(**work.job.params["settings"])
     model = work.new_model(settings.seed, check=True)
-    gold = gold_classes(model.labels, split)
     scratch = work.store.scratch(work.job.key)
-    kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
+    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress)
     for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
         shutil.copytree(folder, work.folder / f"step-{step}", copy_function=link_or_copy)
     model.tokenizer.save_pretrained(work.folder / "tokenizer")

@@ -18,7 +18,7 @@ from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, scor
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
-from corewood.study.job import Job
+from corewood.study.job import Job, Kind
 from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan, domain
 from corewood.study.subnetwork import FACTS, FULL, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
 
@@ -117,8 +117,7 @@ class Results:
         if not tables:
             return pd.DataFrame(columns=[*first, "value"])
         table = pd.concat(tables, ignore_index=True)
-        table = table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint)
-        return table[first + [c for c in table.columns if c not in first]]
+        return in_front(first, table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint))
 
     def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
@@ -274,6 +273,20 @@ def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
     return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
 
 
+def in_front(columns: list[str], table: pd.DataFrame) -> pd.DataFrame:
+    return table[columns + [c for c in table.columns if c not in columns]]
+
+
 def stack(tables: list[pd.DataFrame]) -> pd.DataFrame | None:
     filled = [table for table in tables if not table.empty]
     return pd.concat(filled, ignore_index=True) if filled else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Tables and, where a question needs work of its own, a part of the plan and kinds of jobs."""
+
+    name: str  # in the study file, too, where it has a key there
+    tables: Callable[[Results], dict[str, pd.DataFrame | None]]
+    plan: Callable[[Plan, Any], Any] = lambda _plan, _wanted: None  # where its key is given: what its tables will need
+    kinds: tuple[Kind, ...] = ()

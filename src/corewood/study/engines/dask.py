@@ -14,8 +14,7 @@ from typing import Any
 from corewood.errors import CorewoodError, JobError, StoreError
 from corewood.store.store import Store
 from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
-from corewood.study.job import Job
-from corewood.study.work import execute
+from corewood.study.job import Job, execute
 
 ALLOWED_DEATHS = 2  # of workers, before a job is taken to be what kills them
 

@@ -9,8 +9,7 @@ import torch
 from corewood.errors import StoreError
 from corewood.store.store import Store
 from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
-from corewood.study.job import Job
-from corewood.study.work import execute
+from corewood.study.job import Job, execute
 
 
 class Inline:

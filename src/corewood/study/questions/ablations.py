@@ -15,12 +15,10 @@ from corewood.data.task import FOCUS
 from corewood.evaluate.ablate import ablate, unit_set, without
 from corewood.evaluate.metrics import parts
 from corewood.spec import Ablations
-from corewood.study.entries import read_data, read_logits, read_masks, write_logits
-from corewood.study.job import Job, Kind
+from corewood.study.entries import read_logits, read_masks, write_logits
+from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan, Plan, domain
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, compared, stack
-from corewood.study.work import Work
+from corewood.study.results import Question, Results, compared, stack
 
 Closed = tuple[tuple[str, ...], ...]  # sets of units
 Jobs = dict[tuple[tuple[str, int], str], list[Job]]  # (model, dataset) -> jobs
@@ -71,7 +69,7 @@ def do_ablate(work: Work) -> dict[str, Any]:
         masks = [read_masks(work.input(f"search {name}"))[place] for name, place in params["core"].items()]
         heads = [name for name in core(masks, draws=1).mask.names if ".H" in name]
         closed = list(combinations(heads, 2)) + ([tuple(heads)] if len(heads) > 2 else [])
-    rows = drawn(read_data(work.input("data")).frame, params["examples"], params["seed"])
+    rows = drawn(work.data().frame, params["examples"], params["seed"])
     variants = [without(model.units, units) for units in closed]
     logits = np.zeros((0, len(rows), len(model.labels)), np.float32)
     if variants:

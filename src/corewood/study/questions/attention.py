@@ -17,12 +17,10 @@ from corewood.errors import InputError
 from corewood.evaluate.attention import attention_map, head_scores, split_words
 from corewood.spec import Attention
 from corewood.store.store import Entry
-from corewood.study.entries import read_data, read_maps
-from corewood.study.job import Job, Kind
+from corewood.study.entries import read_maps
+from corewood.study.job import Job, Kind, Work
 from corewood.study.models import VALIDATION, Plan
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, stack
-from corewood.study.work import Work
+from corewood.study.results import Question, Results, stack
 
 FAINT = 0.02  # attention below this is left out of the maps
 
@@ -49,8 +47,7 @@ def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
 
 
 def do_attention(work: Work) -> dict[str, Any]:
-    params, model = work.job.params, work.model()
-    split = read_data(work.input("data"))
+    params, model, split = work.job.params, work.model(), work.data()
     examples = split_words(model, split, drawn(split.frame, params["examples"], params["seed"]))
     head_scores(model, examples, work.progress).to_parquet(work.folder / "scores.parquet", index=False)
     columns = [c for c in ("first", "second") if c in split.frame]

@@ -11,8 +11,7 @@ import pandas as pd
 from corewood.analyse.core import Core, core
 from corewood.analyse.heads import agreement, frequencies, overlap, rank_correlations
 from corewood.model.mask import Mask
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, Results, stack
+from corewood.study.results import Group, Question, Results, stack
 
 SHARE = 0.75  # of the masks, for the looser definition of the core
 ACROSS = -1  # as the seed of a fine-tuning: all of them

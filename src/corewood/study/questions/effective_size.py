@@ -9,8 +9,7 @@ import pandas as pd
 from corewood.analyse.effective import effective_size
 from corewood.spec import EffectiveSize, Importance
 from corewood.study.models import Plan
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, stack
+from corewood.study.results import Group, Question, stack
 from corewood.study.subnetwork import FULL, GRID
 from corewood.study.ways import importance, l0
 

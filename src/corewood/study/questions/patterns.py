@@ -19,14 +19,11 @@ from corewood.evaluate.patterns import Classifier, pattern_shares, train_classif
 from corewood.model.mask import Mask
 from corewood.spec import Patterns
 from corewood.store.store import file_digest
-from corewood.study.entries import read_data
-from corewood.study.job import Job, Kind
+from corewood.study.job import Job, Kind, Work
 from corewood.study.models import VALIDATION, ModelPlan, Plan
-from corewood.study.questions.question import Question
 from corewood.study.questions.survivors import PRUNED_KINDS
-from corewood.study.results import Results, stack
+from corewood.study.results import Question, Results, stack
 from corewood.study.subnetwork import IMPORTANCE
-from corewood.study.work import Work
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def do_pattern_classifier(work: Work) -> dict[str, Any]:
 def do_patterns(work: Work) -> dict[str, Any]:
     params = work.job.params
     model = work.model() if "fine_tune" in work.job.inputs else work.new_model(params["seed"])
-    split = read_data(work.input("data"))
+    split = work.data()
     chosen = drawn(split.frame, params["examples"], params["seed"])
     raw, normed = (Classifier.load(work.input(flavour).folder) for flavour in ("raw", "normed"))
     shares = pattern_shares(model, raw, normed, split_words(model, split, chosen), work.progress)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.convergence import convergence
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, Results, stack
+from corewood.study.results import Group, Question, Results, stack
 from corewood.study.subnetwork import IMPORTANCE, L0, MAGNITUDE, PRUNE
 
 

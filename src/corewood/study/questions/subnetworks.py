@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.study.entries import read_masks
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, stack
+from corewood.study.results import Question, Results, in_front, stack
 from corewood.study.subnetwork import FACTS, FULL, RETRAINED, Subnetwork
 
 ABOUT = tuple(name for name in FACTS if name not in ("state", "epochs"))  # what a mask is about
@@ -23,8 +22,7 @@ def masks_table(results: Results) -> pd.DataFrame | None:
     """One row per unit."""
     rows = [r for r in results.rows if r.masks is not None and not r.of_weights and r.state != RETRAINED]
     found = stack([results.mask(r).table().assign(**about(r)) for r in rows])
-    first = ["subnetwork", *ABOUT]
-    return None if found is None else found[first + [c for c in found.columns if c not in first]]
+    return None if found is None else in_front(["subnetwork", *ABOUT], found)
 
 
 def sizes_table(results: Results) -> pd.DataFrame | None:

@@ -13,8 +13,7 @@ from corewood.analyse.tickets import survivors
 from corewood.model.mask import Mask, Masks
 from corewood.study.entries import read_shares
 from corewood.study.questions.core import ACROSS
-from corewood.study.questions.question import Question
-from corewood.study.results import Found, Rater, Results, by_seeds, stack
+from corewood.study.results import Found, Question, Rater, Results, by_seeds, stack
 from corewood.study.subnetwork import MAGNITUDE, PRUNE
 
 ALL_TASKS = "all tasks"

@@ -10,7 +10,6 @@ import pandas as pd
 from safetensors.torch import load_file as load_tensors
 
 from corewood.analyse.tickets import summary
-from corewood.data.labels import gold_classes
 from corewood.errors import JobError
 from corewood.evaluate.predict import logits_of
 from corewood.model.finetune import fine_tune
@@ -19,15 +18,13 @@ from corewood.model.slim import confined
 from corewood.model.weights import trained_under
 from corewood.prune.tickets import BAD, GOOD, RANDOM
 from corewood.spec import FineTune, StudySpec, Tickets
-from corewood.study.entries import has_weights, read_data, read_encoded, read_masks, read_weights, stored_name, write_retrained
-from corewood.study.job import Kind
+from corewood.study.entries import has_weights, read_encoded, read_masks, read_weights, stored_name, write_retrained
+from corewood.study.job import Kind, Work
 from corewood.study.models import TRAIN, ModelPlan, Plan, tuning_params
-from corewood.study.questions.question import Question
 from corewood.study.questions.subnetworks import sizes_table
-from corewood.study.results import Results
+from corewood.study.results import Question, Results
 from corewood.study.subnetwork import IMPORTANCE, L0, MAGNITUDE, PRUNE, RETRAINED, SUPER, TICKETS, UNTRAINED, Subnetwork
 from corewood.study.ways import random
-from corewood.study.work import Work
 
 
 def plan(plan: Plan, wanted: Tickets) -> None:
@@ -102,7 +99,6 @@ def do_retrain(work: Work) -> dict[str, Any]:
     """A ticket alone: pretrained weights (or none), the same new classifier and order of examples as its seed, and its mask."""
     params = work.job.params
     settings = FineTune(**params["settings"])
-    split = read_data(work.input("data"))
     model = work.new_model(settings.seed)
     if params["untrained"]:
         model = untrained(model, settings.seed)
@@ -111,8 +107,7 @@ def do_retrain(work: Work) -> dict[str, Any]:
     of_weights = has_weights(entry)
     held = trained_under(model, read_weights(entry)) if of_weights else confined(model, read_masks(entry)[params["place"]])
     with held:
-        gold = gold_classes(model.labels, split)
-        kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
+        kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress)
         # what training left on disk: a job that was killed after training finds it there
         model.net.load_state_dict(load_tensors(kept[settings.kept[-1]] / "model.safetensors"))
         model.net.eval()

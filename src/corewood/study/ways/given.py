@@ -10,10 +10,9 @@ from corewood.model.mask import Mask
 from corewood.model.mask_files import read_masks
 from corewood.spec import StudySpec
 from corewood.study.entries import write_masks
-from corewood.study.job import Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import Checkpoint, ModelPlan
 from corewood.study.subnetwork import GIVEN, Subnetwork
-from corewood.study.work import Work
 
 
 def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]:

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.data.labels import gold_classes
 from corewood.prune.importance import importance_search
 from corewood.prune.judge import unit_judge
 from corewood.spec import Importance
-from corewood.study.entries import read_data, read_masks, write_masks
-from corewood.study.job import Kind
+from corewood.study.entries import read_masks, write_masks
+from corewood.study.job import Kind, Work
 from corewood.study.models import SEARCH, ModelPlan
 from corewood.study.subnetwork import GRID, IMPORTANCE, PRUNE, Subnetwork
-from corewood.study.work import Work
 
 
 def plan(model: ModelPlan, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
@@ -58,9 +56,7 @@ def pruned(
 
 def do_importance(work: Work) -> dict[str, Any]:
     params, model, examples = work.job.params, work.model(), work.encoded()
-    settings = Importance(**params["settings"])
-    gold = gold_classes(model.labels, read_data(work.input("data")))
-    means = work.means()
+    settings, gold, means = Importance(**params["settings"]), work.gold(model), work.means()
     judge = unit_judge(model, examples, gold, params["metric"], settings.stand_in, means)
     size = None
     if "like" in work.job.inputs:

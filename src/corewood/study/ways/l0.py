@@ -12,10 +12,9 @@ from corewood.prune.l0 import State, l0_search
 from corewood.spec import L0 as Settings
 from corewood.spec import Searches
 from corewood.study.entries import read_reference, write_masks
-from corewood.study.job import Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
 from corewood.study.subnetwork import GRID, L0, PRUNE, Subnetwork
-from corewood.study.work import Work
 
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 

@@ -7,17 +7,15 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
-from corewood.data.labels import gold_classes
 from corewood.model.weights import unit_shares, unit_weights
 from corewood.prune.judge import weight_judge
 from corewood.prune.magnitude import magnitude_search
 from corewood.spec import Magnitude
-from corewood.study.entries import read_data, read_masks, write_weights
-from corewood.study.job import Kind
+from corewood.study.entries import read_masks, write_weights
+from corewood.study.job import Kind, Work
 from corewood.study.models import SEARCH, ModelPlan
 from corewood.study.subnetwork import MAGNITUDE, Subnetwork
 from corewood.study.ways.importance import remarks
-from corewood.study.work import Work
 
 
 def plan(model: ModelPlan, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
@@ -44,9 +42,8 @@ def pruned(model: ModelPlan, settings: Magnitude, like: Subnetwork | None = None
 
 
 def do_magnitude(work: Work) -> dict[str, Any]:
-    params, model, examples = work.job.params, work.model(), work.encoded()
-    gold = gold_classes(model.labels, read_data(work.input("data")))
-    judge = weight_judge(model, examples, gold, params["metric"])
+    params, model = work.job.params, work.model()
+    judge = weight_judge(model, work.encoded(), work.gold(model), params["metric"])
     settings = Magnitude(**params["settings"])
     keep = unit_weights(model, read_masks(work.input("like"))[0]) if "like" in work.job.inputs else None
     found = magnitude_search(model, judge, settings, keep, work.progress)

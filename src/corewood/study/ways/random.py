@@ -10,10 +10,9 @@ from typing import Any
 from corewood.prune.tickets import RANDOM as BY_CHANCE
 from corewood.prune.tickets import super_tickets, unit_ticket, weight_ticket
 from corewood.study.entries import read_masks, read_weights, write_masks, write_weights
-from corewood.study.job import Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
 from corewood.study.subnetwork import L0, RANDOM, SUPER, Subnetwork
-from corewood.study.work import Work
 
 
 def plan(model: ModelPlan, others: Sequence[Subnetwork]) -> list[Subnetwork]:
