@@ -20,7 +20,7 @@ ALLOWED_DEATHS = 2  # of workers, before a job is taken to be what kills them
 
 
 class Workers:
-    """One single-threaded process per core, on dask's LocalCluster; any other dask cluster would do as well."""
+    """Single-threaded processes."""
 
     def __init__(self, count: int) -> None:
         self.count = count

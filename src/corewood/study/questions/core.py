@@ -47,17 +47,9 @@ def rank_table(group: Group) -> pd.DataFrame:
 
 
 def core_row(definition: str, found: Core) -> dict[str, object]:
-    return {
-        "definition": definition,
-        "masks": found.masks,
-        "heads": len(found.heads),
-        "expected": found.expected,
-        "p": found.p,
-        "expected_layers": found.expected_layers,
-        "p_layers": found.p_layers,
-        "mlps": len(found.mlps),
-        "members": " ".join(found.heads),
-    }
+    chance = {name: getattr(found, name) for name in ("expected", "p", "expected_layers", "p_layers")}
+    row = {"definition": definition, "masks": found.masks, "heads": len(found.heads), **chance}
+    return {**row, "mlps": len(found.mlps), "members": " ".join(found.heads)}
 
 
 def across_tunings(results: Results) -> pd.DataFrame | None:

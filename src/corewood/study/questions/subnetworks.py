@@ -48,19 +48,20 @@ def size(results: Results, row: Subnetwork) -> dict[str, Any]:
     if row.of_weights:
         kept, shared, total = (entry.meta[name] for name in ("weights", "shared", "total"))
         left = units.encoder_parameters - (total - kept)
-        share = {"weights": kept, "encoder_share": left / units.encoder_parameters}
-        return {**about(row), **share, "in_good": shared / kept if kept else np.nan}
+        facts = {"weights": kept, "encoder_share": left / units.encoder_parameters}
+        return {**about(row), **facts, "in_good": share(shared, kept)}
     mask = read_masks(entry)[row.place]
-    good = read_masks(results.entry(row.good))[row.good_place] if row.good is not None else mask
-    inside = mask & good
-    heads, mlps = int(mask.heads.sum()), int(mask.mlps.sum())
-    return {
-        **about(row),
-        **mask.sizes(units),
-        "heads_in_good": int(inside.heads.sum()) / heads if heads else np.nan,
-        "mlps_in_good": int(inside.mlps.sum()) / mlps if mlps else np.nan,
-        "in_good": len(inside) / len(mask) if len(mask) else np.nan,
+    inside = mask & (read_masks(results.entry(row.good))[row.good_place] if row.good is not None else mask)
+    shares = {
+        "heads_in_good": share(inside.heads.sum(), mask.heads.sum()),
+        "mlps_in_good": share(inside.mlps.sum(), mask.mlps.sum()),
+        "in_good": share(len(inside), len(mask)),
     }
+    return {**about(row), **mask.sizes(units), **shares}
+
+
+def share(part: int, whole: int) -> float:
+    return int(part) / int(whole) if whole else np.nan
 
 
 QUESTION = Question("subnetworks", lambda r: {"scores": r.scores, "masks": masks_table(r), "sizes": sizes_table(r)})

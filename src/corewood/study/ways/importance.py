@@ -58,10 +58,8 @@ def do_importance(work: Work) -> dict[str, Any]:
     params, model, examples = work.job.params, work.model(), work.encoded()
     settings, gold, means = Importance(**params["settings"]), work.gold(model), work.means()
     judge = unit_judge(model, examples, gold, params["metric"], settings.stand_in, means)
-    size = None
-    if "like" in work.job.inputs:
-        like = read_masks(work.input("like"))[0]
-        size = int(like.heads.sum()), int(like.mlps.sum())
+    like = read_masks(work.input("like"))[0] if "like" in work.job.inputs else None
+    size = None if like is None else (int(like.heads.sum()), int(like.mlps.sum()))
     found = importance_search(model, examples, gold, judge, settings, params["prune"], size, means, work.progress)
     write_masks([found.mask], work.folder)
     found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
@@ -77,18 +75,16 @@ def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame, sized: bool
         return [f"{title}: nothing is left at this size"] if kept == 0 else []
     full, said = float(rounds["score"].iloc[0]), []
     if np.isnan(full):
-        said.append(f"{title}: the full model's score is not defined, so nothing can pass a threshold")
+        said.append("the full model's score is not defined, so nothing can pass a threshold")
     elif full < 0:
-        said.append(
-            f"{title}: the full model scores {full:.3f}; a share of a score below zero is above it, and little can pass"
-        )
+        said.append(f"the full model scores {full:.3f}; a share of a score below zero is above it, and little can pass")
     elif full == 0:
-        said.append(f"{title}: the full model scores 0, so the threshold holds nothing back")
+        said.append("the full model scores 0, so the threshold holds nothing back")
     if kept == 0:
-        said.append(f"{title}: the whole model was pruned away and still passed; what is left is its embeddings and classifier")
+        said.append("the whole model was pruned away and still passed; what is left is its embeddings and classifier")
     elif kept == total:
-        said.append(f"{title}: nothing could be removed within the threshold; every ticket is the full model")
-    return said
+        said.append("nothing could be removed within the threshold; every ticket is the full model")
+    return [f"{title}: {what}" for what in said]
 
 
 PRUNING = Kind("importance", 2, "prune by importance", "forward", 1.0, do_importance)

@@ -53,9 +53,9 @@ def searched(model: ModelPlan, wanted: Searches, step: int, question: str = PRUN
 
 
 def do_search(work: Work) -> dict[str, Any]:
-    params = work.job.params
+    params, settings = work.job.params, Settings(**work.job.params["settings"])
     chosen, shared = read_reference(work.input("reference"))
-    settings = Settings(**params["settings"])
+    texts = work.encoded().take(chosen)
     scratch = work.store.scratch(work.job.key) / "state.safetensors"
     saved_at = time.monotonic()
 
@@ -65,17 +65,8 @@ def do_search(work: Work) -> dict[str, Any]:
             state.save(scratch)
             saved_at = time.monotonic()
 
-    found = l0_search(
-        work.model(),
-        work.encoded().take(chosen),
-        shared,
-        settings,
-        params["seed"],
-        params["ablate"],
-        work.progress,
-        State.load(scratch) if scratch.exists() else None,
-        save,
-    )
+    state = State.load(scratch) if scratch.exists() else None
+    found = l0_search(work.model(), texts, shared, settings, params["seed"], params["ablate"], work.progress, state, save)
     write_masks(found.masks, work.folder)
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
