@@ -81,19 +81,20 @@ def run(study: StudySpec | str | Path, store: str | Path = "corewood-store", wor
     return run_study(study, Path(), Store(store), engine(workers))
 
 
-def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener = SILENT) -> Outcome:
+def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
+    show = listener or SILENT
     started = time.monotonic()
     plan = make_plan(spec, base)
     store.check_writable()
     states = state_of(plan, store)
     for job in plan.jobs.values():
         if states[job.key].startswith("damaged"):
-            listener.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
+            show.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
             store.discard(job.kind, job.key)
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
-    listener.planned(plan, missing)
-    store_data(plan, store, listener)
+    show.planned(plan, missing)
+    store_data(plan, store, show)
     reasons: dict[str, str] = {}
 
     def tell(event: Event) -> None:
@@ -107,22 +108,22 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
         elif event.state == "done":
             store.forget_failure(job.key)
             for note in store.get(job.kind, job.key).meta.get("notes", []):
-                listener.say(note)
-        listener.event(job, event)
+                show.say(note)
+        show.event(job, event)
 
     if missing:
         engine.run(missing, store, tell)
-    return finish(plan, store, reasons, listener, started, len(missing) - len(reasons))
+    return finish(plan, store, reasons, show, started, len(missing) - len(reasons))
 
 
-def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener = SILENT) -> Outcome:
+def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
     """The report of what is done, without running anything."""
     started = time.monotonic()
     plan = make_plan(spec, base)
     holes = holes_of(plan, store)
     if len(holes) == len(plan.jobs):
         raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
-    return finish(plan, store, holes, listener, started)
+    return finish(plan, store, holes, listener or SILENT, started)
 
 
 def finish(plan: Plan, store: Store, holes: dict[str, str], listener: Listener, started: float, computed: int = 0) -> Outcome:
