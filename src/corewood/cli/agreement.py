@@ -32,9 +32,6 @@ def say_agreement(masks: Sequence[Path], last_is_mlp: bool, out: Path | None) ->
     return pd.concat(tables)
 
 
-# reading
-
-
 def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
     files = [file for path in paths for file in mask_files(path)]
     twice = {file for file, times in Counter(file.resolve() for file in files).items() if times > 1}
@@ -51,9 +48,6 @@ def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
 def flat(group: Sequence[Named], kind: str) -> np.ndarray:
     """(mask, unit) bool"""
     return np.stack([mask.parts[kind].ravel() for mask in group])
-
-
-# showing
 
 
 def say_what_was_read(console: Console, found: Sequence[Named], last_is_mlp: bool) -> None:

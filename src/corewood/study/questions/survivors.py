@@ -18,20 +18,15 @@ from corewood.study.subnetwork import MAGNITUDE, PRUNE
 
 ALL_TASKS = "all tasks"
 PRUNED_KINDS = {"both": ("head", "mlp"), "heads": ("head",), "mlps": ("mlp",)}
-
-
-Parts = dict[
-    str, np.ndarray
-]  # heads (layer, head) and mlps (layer,): whether each is kept, or the share of its weights that are
+# heads (layer, head) and mlps (layer,): whether each is kept, or the share of its weights that are
+Parts = dict[str, np.ndarray]
 
 
 def survivors_table(results: Results) -> pd.DataFrame | None:
     """Per task and way, and over tasks: how often each unit survives, or the share of its weights that do."""
     magnitude = [r for r in results.rows if r.way == MAGNITUDE and r.question == PRUNE]
-    every: dict[Found, dict[Rater, Parts]] = {
-        found: {s: vars(m) for s, m in by.items()} for found, by in results.raters.items()
-    }
-    every |= by_seeds(magnitude, lambda row: read_shares(results.entry(row.masks)))
+    every: dict[Found, dict[Rater, Parts]] = by_seeds(magnitude, lambda row: read_shares(results.entry(row.masks)))
+    every = {found: {seed: vars(mask) for seed, mask in by.items()} for found, by in results.raters.items()} | every
     if not every:
         return None
     tables = [survivors(by_kind(by.values())).assign(**found.facts) for found, by in every.items()]
