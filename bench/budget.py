@@ -35,9 +35,9 @@ from corewood.prune.l0 import l0_search
 from corewood.spec import L0, SourceSpec, parse_study
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
+from corewood.study.job import execute
 from corewood.study.plan import make_plan
-from corewood.study.run import Silent, store_data
-from corewood.study.work import execute
+from corewood.study.run import store_data
 
 SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
@@ -60,8 +60,7 @@ class Bench:
     def __init__(self, name: str, study: str, folder: Path, data: Path | None) -> None:
         store = Store(folder / "store")
         plan = make_plan(parse_study(study, name, None), Path())
-        for split, job in plan.data.items():
-            store_data(plan, split, job, store, Silent())
+        store_data(plan, store)
         (model,) = plan.models.values()
         texts_job, reference_job = model.task.encoded["train"], model.reference(model.last)
         for job in (texts_job, model.tuned["fine_tune"], reference_job):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention import attention_map_chart
     from corewood.spec import L0, FineTune, Importance, Magnitude, StudySpec, read_study
-    from corewood.study.library import run
+    from corewood.study.run import run
 
 _WHERE = {
     "Core": "analyse.core", "core": "analyse.core", "effective_size": "analyse.effective",
@@ -54,7 +54,7 @@ _WHERE = {
     "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.l0", "L0": "spec",
-    "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.library",
+    "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.run",
     "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.importance",
     "prune_weights": "prune.magnitude", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",

@@ -28,9 +28,8 @@ from corewood.store.store import Store
 from corewood.study.cost import estimate
 from corewood.study.engines import Inline
 from corewood.study.entries import read_masks, read_weights
-from corewood.study.library import run
 from corewood.study.plan import Plan, make_plan
-from corewood.study.run import Outcome, asked, provenance, run_study
+from corewood.study.run import Outcome, asked, provenance, run, run_study
 from corewood.study.subnetwork import Subnetwork
 
 STRICTER = "[{prune: [both, heads, mlps], threshold: 0.85}, {like: l0}]"

@@ -29,10 +29,9 @@ from corewood.store.store import Store
 from corewood.study import entries, kinds
 from corewood.study.engines import Event
 from corewood.study.engines.dask import Workers
-from corewood.study.job import Job
+from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
 from corewood.study.run import Outcome, report_study, state_of
-from corewood.study.work import Work
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corewood.study.graph import Graph
+from corewood.study.engines.engine import Graph
 from corewood.study.job import Job
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 
-from corewood.analyse.stability import Stability
+from corewood.analyse.stability import Stability, pairs, unit_stability
+from corewood.cli.screen import screen, table
 from corewood.errors import InputError
 from corewood.model.mask_files import KINDS, LAST, Named, check_shapes, having, mask_files, read_file
 
@@ -22,17 +24,12 @@ ROWS = 20  # pairs on the screen
 def say_agreement(masks: Sequence[Path], last_is_mlp: bool, out: Path | None) -> pd.DataFrame:
     """The table of pairs comes back."""
     found = read_all(masks, last_is_mlp)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160  # nobody's window: a file, or a pipe
+    console = screen()
     say_what_was_read(console, found, last_is_mlp)
     comparable = [kind for kind in KINDS if len(having(found, kind)) > 1]
     tables = [show(console, having(found, kind), kind, out) for kind in comparable]
     picture(console, {kind: having(found, kind) for kind in comparable})
     return pd.concat(tables)
-
-
-# reading
 
 
 def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
@@ -51,9 +48,6 @@ def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
 def flat(group: Sequence[Named], kind: str) -> np.ndarray:
     """(mask, unit) bool"""
     return np.stack([mask.parts[kind].ravel() for mask in group])
-
-
-# showing
 
 
 def say_what_was_read(console: Console, found: Sequence[Named], last_is_mlp: bool) -> None:
@@ -75,36 +69,27 @@ def say_what_was_read(console: Console, found: Sequence[Named], last_is_mlp: boo
 
 def show(console: Console, group: Sequence[Named], kind: str, out: Path | None) -> pd.DataFrame:
     """The numbers over all masks, then those pair by pair; the latter come back."""
-    from corewood.analyse.stability import pairs, unit_stability
-
     kept, layers = flat(group, kind), len(group[0].parts[kind])
     console.print()
     console.print("Heads" if kind == "heads" else "MLPs", style="bold")
     over_all(console, unit_stability(kept, np.repeat(np.arange(layers), kept.shape[1] // layers)))
-    table = pairs(kept, [mask.name for mask in group])
+    found = pairs(kept, [mask.name for mask in group])
     console.print()
-    pair_by_pair(console, table, out)
-    table.insert(0, "kind", "head" if kind == "heads" else "mlp")
-    return table
+    pair_by_pair(console, found, out)
+    found.insert(0, "kind", "head" if kind == "heads" else "mlp")
+    return found
 
 
 def over_all(console: Console, found: Stability) -> None:
-    from rich.table import Table
-
     layers = found.survivors_p_layers == found.survivors_p_layers  # NaN where each layer has one unit
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    shown.add_column("do masks keep the same ones?", no_wrap=True)
-    for heading in ("masks", "random", "p", *(("in layers", "p") if layers else ())):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    rows = [
-        ("Fleiss' kappa", number(found.fleiss, 3), found.fleiss_expected, found.fleiss_p,
-         found.fleiss_expected_layers, found.fleiss_p_layers, 3),
-        (f"kept by all {found.masks} (super-survivors)", str(found.survivors), found.survivors_expected, found.survivors_p,
-         found.survivors_expected_layers, found.survivors_p_layers, 2),
-    ]  # fmt: skip
-    for name, value, chance, p, chance_layers, p_layers, digits in rows:
-        within = [number(chance_layers, digits), p_value(p_layers)] if layers else []
-        shown.add_row(name, value, number(chance, digits), p_value(p), *within)
+    shown = table(("do masks keep the same ones?",), ("masks", "random", "p", *(("in layers", "p") if layers else ())))
+    rows = (("Fleiss' kappa", "fleiss", 3, 3), (f"kept by all {found.masks} (super-survivors)", "survivors", 0, 2))
+    facts = vars(found)
+    for title, name, exact, digits in rows:
+        cells = [number(facts[name], exact), number(facts[f"{name}_expected"], digits), p_value(facts[f"{name}_p"])]
+        if layers:
+            cells += [number(facts[f"{name}_expected_layers"], digits), p_value(facts[f"{name}_p_layers"])]
+        shown.add_row(title, *cells)
     console.print(shown)
     if layers:
         console.print("in layers: random masks that keep as many in each layer", style="dim")
@@ -115,26 +100,19 @@ def over_all(console: Console, found: Stability) -> None:
     console.print("Q is about how many units masks keep, not about which.", style="dim")
 
 
-def pair_by_pair(console: Console, table: pd.DataFrame, out: Path | None) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("one", "other"):
-        shown.add_column(heading, overflow="fold")
-    for heading in ("Jaccard", "random", "kappa", "p", "p (Holm)", ""):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    short = short_names({*table["one"], *table["other"]})
-    for row in table.head(ROWS).to_dict("records"):
+def pair_by_pair(console: Console, found: pd.DataFrame, out: Path | None) -> None:
+    shown = table(("one", "other"), ("Jaccard", "random", "kappa", "p", "p (Holm)", ""), fold=True)
+    short = short_names({*found["one"], *found["other"]})
+    for row in found.head(ROWS).to_dict("records"):
         shares = (number(row[c], 3) for c in ("jaccard", "jaccard_expected", "kappa"))
         tests = p_value(row["p"]), p_value(row["p_holm"]), "*" if row["real"] else ""
         shown.add_row(escape(short[row["one"]]), escape(short[row["other"]]), *shares, *tests)
     console.print(shown)
-    if len(table) > ROWS:
+    if len(found) > ROWS:
         where = "--out FILE.csv writes them all" if out is None else f"all are in {out}"
-        console.print(f"... and {len(table) - ROWS} more pairs: {where}", markup=False)
+        console.print(f"... and {len(found) - ROWS} more pairs: {where}", markup=False)
     console.print(
-        f"* {int(table['real'].sum())} of {len(table)} pairs share more than random masks of the same sizes do "
+        f"* {int(found['real'].sum())} of {len(found)} pairs share more than random masks of the same sizes do "
         "(5 %, after Holm's correction); random kappa is 0",
         style="dim",
     )

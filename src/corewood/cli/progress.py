@@ -1,4 +1,4 @@
-"""What is going on: a live table on a terminal, plain lines elsewhere."""
+"""What is to be done and what is going on: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from corewood.cli.screen import table
+from corewood.store.store import Store
+from corewood.study.cost import estimate
 from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
-from corewood.study.plan import Plan
+from corewood.study.models import Plan
+from corewood.study.run import Listener, state_of
 
 COSTS = {"forward": 1.0, "search": 3.0, "train": 3.0, "second": 1.0}  # of an example, in forward passes: before any is seen
 
@@ -42,6 +46,38 @@ def say_mapping(plan: Plan) -> list[str]:
     """How the model's classes were matched to each set's labels, and what was noticed in the files."""
     sets = [f"{name} ({len(plan.splits[name])} examples): {text}" for name, text in plan.mapping.items()]
     return ["Labels, by name:", *(f"  {s}" for s in sets), *plan.notes]
+
+
+def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool) -> None:
+    states = state_of(plan, store)
+    console = Console(highlight=False)
+    for line in say_mapping(plan):
+        console.print(line, markup=False)
+    possible = ("done", "missing", "failed", "damaged")
+    shown = table(("jobs",), possible)
+    for kind in kinds(list(plan.jobs.values())):
+        here = [states[job.key].split(":")[0] for job in plan.jobs.values() if job.kind == kind.name]
+        shown.add_row(kind.title, *(str(here.count(state) or "·") for state in possible))
+    console.print(shown)
+    for job in plan.jobs.values():
+        state, _, reason = states[job.key].partition(": ")
+        if reason:
+            console.print(f"{job.title}: {state}, {reason}", markup=False, style="red")
+        elif every:
+            console.print(f"{state:8} {job.title}", markup=False, style="dim" if state == "done" else "")
+    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
+    to_do = f"{len(missing)} of {len(plan.jobs)} jobs to do"
+    if not missing:
+        console.print("Everything is done: running it again computes nothing.")
+    elif not measure:
+        console.print(f"{to_do}.")
+    else:
+        with console.status("Measuring a few steps"):
+            cost = estimate(plan, missing, workers)
+        console.print(f"{to_do}: about {span(cost.seconds)} with {workers} workers on this machine.")
+        steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
+        paces = ", ".join(f"{name} {1000 * pace:.1f}" for name, pace in steps.items() if pace is not None)
+        console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")
 
 
 class Tally:
@@ -91,7 +127,7 @@ class Tally:
         return f"about {span(todo * (now - self.began) / seconds)} left"  # as many at a time as so far
 
 
-class Lines:
+class Lines(Listener):
     """For logs: one line per job, and for long jobs every quarter minute."""
 
     def __init__(self, console: Console) -> None:
@@ -119,13 +155,11 @@ class Lines:
                 self.told[job.key] = time.monotonic()
                 self.say(f"{' ' * len(count)}{job.title}: {event.done} of {event.total}")
         elif event.state != "started":
-            detail = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}[
-                event.state
-            ]
-            self.say(f"{count}{job.title}: {event.state} {detail}; {self.tally.left()}".rstrip("; "))
+            details = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}
+            self.say(f"{count}{job.title}: {event.state} {details[event.state]}; {self.tally.left()}".rstrip("; "))
 
 
-class LiveTable:
+class LiveTable(Listener):
     """For a terminal: kinds of jobs with bars, and the jobs that run now."""
 
     def __init__(self, console: Console) -> None:
@@ -148,27 +182,20 @@ class LiveTable:
     def render(self) -> RenderableType:
         if not self.tally.jobs:
             return ""
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for _ in range(4):
-            table.add_column()
+        rows = Table("", "", "", "", box=None, pad_edge=False, show_header=False)
         for kind in kinds(self.tally.jobs):
             here = [job.key for job in self.tally.jobs if job.kind == kind.name]
             done = sum(self.tally.ended.get(key) == "done" for key in here)
             lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
             now = sum(self.tally.running[key][2] for key in here if key in self.tally.running)
             bar = ProgressBar(total=len(here), completed=done + lost + now, width=28)
-            table.add_row(kind.title, bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
+            rows.add_row(kind.title, bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
         for job, began, part in list(self.tally.running.values()):
-            table.add_row(
-                f"[dim]  {job.title}[/dim]",
-                ProgressBar(total=1, completed=part, width=28, style="dim"),
-                f"[dim]{part:.0%}[/dim]",
-                f"[dim]{span(time.monotonic() - began)}[/dim]",
-            )
-        foot = f"[dim]{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}[/dim]".replace(
-            "; [/dim]", "[/dim]"
-        )
-        return Group(table, foot)
+            bar = ProgressBar(total=1, completed=part, width=28, style="dim")
+            spent = span(time.monotonic() - began)
+            rows.add_row(f"[dim]  {job.title}[/dim]", bar, f"[dim]{part:.0%}[/dim]", f"[dim]{spent}[/dim]")
+        foot = f"{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}".removesuffix("; ")
+        return Group(rows, f"[dim]{foot}[/dim]")
 
 
 @contextmanager

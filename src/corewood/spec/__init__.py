@@ -5,7 +5,6 @@ unknown keys; `read_study` turns every mistake in a file into one message that n
 """
 
 from corewood.spec.base import Ablation as Ablation
-from corewood.spec.base import Spec as Spec
 from corewood.spec.base import kept_units as kept_units
 from corewood.spec.questions import Ablations as Ablations
 from corewood.spec.questions import Attention as Attention
@@ -16,13 +15,10 @@ from corewood.spec.read import parse_study as parse_study
 from corewood.spec.read import read_study as read_study
 from corewood.spec.study import StudySpec as StudySpec
 from corewood.spec.tasks import FilesTask as FilesTask
-from corewood.spec.tasks import GeneratedTask as GeneratedTask
 from corewood.spec.tasks import GlueTask as GlueTask
 from corewood.spec.tasks import SourceSpec as SourceSpec
-from corewood.spec.tasks import TaskSpec as TaskSpec
 from corewood.spec.tuning import FineTune as FineTune
 from corewood.spec.tuning import ModelSpec as ModelSpec
-from corewood.spec.tuning import Tuning as Tuning
 from corewood.spec.ways import L0 as L0
 from corewood.spec.ways import USUAL_ROUNDS as USUAL_ROUNDS
 from corewood.spec.ways import Importance as Importance

@@ -64,11 +64,12 @@ class StudySpec(Spec):
         """The ways that tickets are drawn from."""
         if self.tickets is None:
             return ()
-        there = [name for name in ("importance", "magnitude") if any(w.like is None for w in getattr(self.prune, name))]
-        return self.tickets.of if self.tickets.of is not None else tuple(there)
+        if self.tickets.of is not None:
+            return self.tickets.of
+        return tuple(name for name in ("importance", "magnitude") if any(w.like is None for w in getattr(self.prune, name)))
 
     @model_validator(mode="after")
-    def _models(self) -> Self:
+    def _parts(self) -> Self:
         if (self.task is None) == (not self.tasks):
             raise ValueError("give exactly one of 'task' and 'tasks'")
         if self.fine_tune is not None:
@@ -77,9 +78,8 @@ class StudySpec(Spec):
                     raise ValueError(f"fine_tune needs {self.key_of(name)}.train: the examples to learn from")
             for name in self.fine_tune.tasks:
                 if name not in self.every_task:
-                    raise ValueError(
-                        f"fine_tune.tasks.{name}: there is no such task; the tasks are {', '.join(self.every_task)}"
-                    )
+                    tasks = ", ".join(self.every_task)
+                    raise ValueError(f"fine_tune.tasks.{name}: there is no such task; the tasks are {tasks}")
             if self.tasks and self.model.labels is not None:
                 raise ValueError("model.labels: fine-tuning gives each task its own classifier; labels belong to the tasks")
         elif self.tickets is not None and self.tickets.retrain:
@@ -87,10 +87,6 @@ class StudySpec(Spec):
                 "tickets: are retrained as their model was fine-tuned, and this checkpoint is taken as it is; add fine_tune, "
                 "or set tickets.retrain: false to judge them as pruned"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
         if self.prune.nothing and not (self.ablations or self.attention or self.patterns or self.effective_size):
             raise ValueError("nothing to do: give prune a way (l0, importance, magnitude, random, given), or ask a question")
         units = self.prune.l0 or self.prune.importance or self.prune.given
@@ -106,9 +102,8 @@ class StudySpec(Spec):
             if not getattr(self.prune, way):
                 raise ValueError(f"tickets.of: {way} is not among the ways; add prune.{way}")
             if way != "l0" and all(settings.like for settings in getattr(self.prune, way)):
-                raise ValueError(
-                    f"tickets.of: {way} only follows l0 here; give prune.{way} a threshold or a sparsity of its own"
-                )
+                own = f"give prune.{way} a threshold or a sparsity of its own"
+                raise ValueError(f"tickets.of: {way} only follows l0 here; {own}")
         if not self.good:
             raise ValueError("tickets: are drawn from what a way keeps; add prune.importance, prune.magnitude, or of: l0")
         if self.tickets.longer and "importance" not in self.good:

@@ -88,9 +88,8 @@ def _check_sources(
         named = {"train": train, "validation": (validation,), **{f"challenge.{n}": (s,) for n, s in challenge.items()}}
         for key, sources in named.items():
             if any(s.labels or s.fold for s in sources):
-                raise ValueError(
-                    f"{key}: with metric pearson labels are numbers, which have no names; leave out labels and fold"
-                )
+                why = "with metric pearson labels are numbers, which have no names"
+                raise ValueError(f"{key}: {why}; leave out labels and fold")
 
 
 class FilesTask(Spec):
@@ -141,14 +140,8 @@ class GlueTask(Spec):
     def files(self) -> FilesTask:
         """The same task in full."""
         train, validation = self._sources()
-        return FilesTask(
-            name=self.glue,
-            labels=GLUE_LABELS[self.glue],
-            metric=self.metric,
-            train=train,
-            validation=validation,
-            challenge=self.challenge,
-        )
+        facts = {"name": self.glue, "labels": GLUE_LABELS[self.glue], "metric": self.metric}
+        return FilesTask.model_validate({**facts, "train": train, "validation": validation, "challenge": self.challenge})
 
     def _sources(self) -> tuple[tuple[SourceSpec, ...], SourceSpec]:
         matched = "_matched" if self.glue == "mnli" else ""
@@ -156,10 +149,9 @@ class GlueTask(Spec):
         return (train,), self._source(f"dev{matched}", f"validation{matched}", self.validation_limit)
 
     def _source(self, file: str, split: str, limit: int | None) -> SourceSpec:
+        place = {"hub": "nyu-mll/glue", "config": self.glue, "split": split}
         if self.folder is not None:
             place = {"path": str(PurePath(self.folder) / f"{file}.tsv")}
-        else:
-            place = {"hub": "nyu-mll/glue", "config": self.glue, "split": split}
         return SourceSpec.model_validate({**place, "revision": self.revision, "layout": self.glue, "limit": limit})
 
 

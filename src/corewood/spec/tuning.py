@@ -53,8 +53,7 @@ class Training(Spec):
         """With steps instead of epochs; `examples` are those of the training set."""
         if self.epochs is None:
             return self
-        batches = round(examples * self.epochs / self.batch, 6)  # 1.1 * 100 is a little above 110
-        steps = max(1, math.ceil(batches))
+        steps = max(1, math.ceil(round(examples * self.epochs / self.batch, 6)))  # 1.1 * 100 is a little above 110
         beyond = [c for c in self.checkpoints if c > steps]
         if beyond:
             raise InputError(
@@ -67,9 +66,8 @@ class Training(Spec):
     def last(self) -> int:
         """The last step."""
         if self.steps is None:
-            raise InputError(
-                "fine_tune.epochs: how many steps they are depends on the examples; resolved(examples) counts them"
-            )
+            why = "how many steps they are depends on the examples"
+            raise InputError(f"fine_tune.epochs: {why}; resolved(examples) counts them")
         return self.steps
 
     @property

@@ -32,8 +32,7 @@ class L0(Spec):
     sparsity: Sparsity
     path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
     steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
-        "auto",
-        description="gradient steps; auto: a few, then exchanges of open and closed units until none helps",
+        "auto", description="gradient steps; auto: a few, then exchanges of open and closed units until none helps"
     )
     budget: float = Field(1.0, gt=0, le=100, description="with auto: factor on its gradient steps, rounds and texts a round")
     rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
@@ -210,8 +209,8 @@ class Prune(Spec):
 
     @model_validator(mode="after")
     def _like(self) -> Self:
-        for name, ways in (("importance", self.importance), ("magnitude", self.magnitude), ("random", self.random)):
-            for way in ways:
+        for name in ("importance", "magnitude", "random"):
+            for way in getattr(self, name):
                 if way.like is not None and not getattr(self, way.like):
                     raise ValueError(f"{name}.like: {way.like} is not among the ways; add prune.{way.like}")
                 if way.like == "l0" and self.l0 and self.l0.path and name != "random":

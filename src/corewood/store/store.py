@@ -80,6 +80,11 @@ class Store:
     def folder(self, kind: str, key: str) -> Path:
         return self.root / "entries" / kind / key
 
+    def _made(self, name: str) -> Path:
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     # reading
 
     def get(self, kind: str, key: str) -> Entry:
@@ -112,12 +117,10 @@ class Store:
 
     def discard(self, kind: str, key: str) -> None:
         """Take a damaged entry out of the way."""
-        folder = self.folder(kind, key)
         with self._writing():
-            away = self.root / "tmp" / f"{key}-{uuid.uuid4().hex}"
-            away.parent.mkdir(parents=True, exist_ok=True)
+            away = self._made("tmp") / f"{key}-{uuid.uuid4().hex}"
             with contextlib.suppress(FileNotFoundError):
-                folder.rename(away)
+                self.folder(kind, key).rename(away)
             shutil.rmtree(away, ignore_errors=True)
 
     # writing
@@ -130,25 +133,22 @@ class Store:
             part.mkdir(parents=True)
             try:
                 yield part
+                files = [p for p in sorted(part.rglob("*")) if p.is_file()]
+                sums = {str(p.relative_to(part)): {"bytes": p.stat().st_size, "sha256": file_digest(p)} for p in files}
                 content = {
                     **meta,
                     "key": key,
                     "kind": kind,
-                    "files": {
-                        str(p.relative_to(part)): {"bytes": p.stat().st_size, "sha256": file_digest(p)}
-                        for p in sorted(part.rglob("*"))
-                        if p.is_file()
-                    },
+                    "files": sums,
                     "versions": versions(),
                     "host": socket.gethostname(),
                     "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
                 content["digest"] = digest(content)
                 (part / META).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-                for path in part.rglob("*"):
-                    if path.is_file():
-                        with path.open("rb") as stream:
-                            os.fsync(stream.fileno())
+                for path in (*files, part / META):
+                    with path.open("rb") as stream:
+                        os.fsync(stream.fileno())
                 target = self.folder(kind, key)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 try:
@@ -170,49 +170,43 @@ class Store:
             code = getattr(problem, "errno", None)
             full = code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem)
             if full or (code is None and shutil.disk_usage(self.root).free < 2**20):  # torch says only that writing failed
-                raise StoreError(
-                    f"{self.root}: the disk is full; free some space and run again: finished jobs are kept"
-                ) from None
-            if code in (errno.EROFS, errno.EACCES, errno.EPERM):
-                raise StoreError(
-                    f"{self.root}: cannot be written ({os.strerror(code)}); choose another folder with --store"
-                ) from None
-            raise
+                why = "the disk is full; free some space and run again: finished jobs are kept"
+            elif code in (errno.EROFS, errno.EACCES, errno.EPERM):
+                why = f"cannot be written ({os.strerror(code)}); choose another folder with --store"
+            else:
+                raise
+            raise StoreError(f"{self.root}: {why}") from None
 
     def check_writable(self) -> None:
         try:
             with self._writing():
-                (self.root / "tmp").mkdir(parents=True, exist_ok=True)
-                probe = self.root / "tmp" / uuid.uuid4().hex
+                probe = self._made("tmp") / uuid.uuid4().hex
                 probe.write_bytes(b"")
                 probe.unlink()
                 self._sweep()
         except OSError as problem:
-            raise StoreError(
-                f"{self.root}: cannot be a store ({problem.strerror}); choose another folder with --store"
-            ) from None
+            why = f"cannot be a store ({problem.strerror}); choose another folder with --store"
+            raise StoreError(f"{self.root}: {why}") from None
 
     def _sweep(self) -> None:
         """What killed processes left: half-written entries after a day; scratch once its result is there, or after a month.
 
         A job that runs holds its lock, and is left alone.
         """
-        (self.root / "locks").mkdir(exist_ok=True)
+        locks = self._made("locks")
         for place, age in (("tmp", DAY), ("scratch", 30 * DAY)):
             for left in (self.root / place).glob("*"):
                 key = left.name.partition("-")[0]
                 done = place == "scratch" and any(self.root.glob(f"entries/*/{key}/{META}"))
                 with contextlib.suppress(OSError, Timeout):
                     if done or time.time() - left.stat().st_mtime > age:
-                        with FileLock(self.root / "locks" / key, blocking=False):
+                        with FileLock(locks / key, blocking=False):
                             shutil.rmtree(left)
 
     def scratch(self, key: str) -> Path:
         """A folder that outlives a killed job, for that job alone."""
         with self._writing():
-            folder = self.root / "scratch" / key
-            folder.mkdir(parents=True, exist_ok=True)
-            return folder
+            return self._made(f"scratch/{key}")
 
     def clear_scratch(self, key: str) -> None:
         shutil.rmtree(self.root / "scratch" / key, ignore_errors=True)
@@ -221,9 +215,7 @@ class Store:
     def claim(self, key: str) -> Iterator[None]:
         """Only one process works on a key; a dead one's claim ends with it."""
         with self._writing():
-            folder = self.root / "locks"
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / key)
+            lock = FileLock(self._made("locks") / key)
         with lock:
             yield
 
@@ -231,8 +223,7 @@ class Store:
 
     def fail(self, key: str, reason: str) -> None:
         with self._writing():
-            folder = self.root / "failures"
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = self._made("failures")
             part = folder / f".{key}-{uuid.uuid4().hex}"
             part.write_text(json.dumps({"reason": reason}, ensure_ascii=False) + "\n", encoding="utf-8")
             part.rename(folder / f"{key}.json")

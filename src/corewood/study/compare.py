@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from corewood.analyse.stability import overlap, pair
 from corewood.data.labels import fold_classes, normal
 from corewood.errors import InputError
 from corewood.evaluate.metrics import parts
+from corewood.model.mask import Mask
 from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.models import TaskPlan
 from corewood.study.plan import make_plan
-from corewood.study.results import Results
+from corewood.study.results import Found, Results
 from corewood.study.run import holes_of
 from corewood.study.subnetwork import PRUNE
 
@@ -31,32 +33,52 @@ class Comparison:
     notes: list[str] = field(default_factory=list)  # what could not be compared, and why
 
 
+@dataclass(frozen=True)
+class Side:
+    """One of two studies, and its task that is compared."""
+
+    results: Results
+    task: TaskPlan
+
+    def mapping(self, dataset: str) -> str:
+        plan = self.results.plan
+        return f"{plan.spec.name}: {plan.mapping[plan.label(self.task.name, dataset)]}"
+
+    def full_answers(self, dataset: str) -> np.ndarray:
+        """(example,): the share of the task's full models that are right."""
+        full = [self.results.full(key) for key in self.results.plan.models if key[0] == self.task.name]
+        return np.asarray(np.mean([self.results.answers(row, dataset) for row in full if row is not None], axis=0))
+
+    def means(self, dataset: str, case: str) -> pd.Series:
+        """Over the subnetworks of each way, mode and size."""
+        table = self.results.scores
+        own = (table["task"] == self.task.name) & (table["dataset"] == dataset) & (table["case"] == case)
+        return table[own & (table["question"] == PRUNE)].groupby(["way", "prune", "target"])["value"].mean()
+
+    def masks(self) -> dict[Found, list[Mask]]:
+        raters = self.results.raters.items()
+        return {found.anywhere: list(by.values()) for found, by in raters if found.task == self.task.name}
+
+
 def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: Store) -> Comparison:
     """Tasks are matched by name, or are the only ones; datasets by name. `one` and `other` must have been run."""
     plans = [make_plan(spec, base) for spec, base in zip((one, other), bases, strict=True)]
     results = [Results(plan, store, holes_of(plan, store)) for plan in plans]
     for found in results:
         if not any(found.full(key) for key in found.plan.models):
-            raise InputError(
-                f"{found.plan.spec.name}: its full model is not evaluated yet; run it first: corewood run STUDY.yaml"
-            )
+            why = "its full model is not evaluated yet; run it first: corewood run STUDY.yaml"
+            raise InputError(f"{found.plan.spec.name}: {why}")
+    mine, theirs = (plan.tasks for plan in plans)
+    only = len(mine) == len(theirs) == 1
+    names = zip(mine, theirs, strict=True) if only else ((name, name) for name in mine if name in theirs)
+    sides = [(Side(results[0], mine[a]), Side(results[1], theirs[b])) for a, b in names]
     notes: list[str] = []
-    scores = pd.DataFrame([row for tasks in matched(results) for row in score_rows(results, tasks, notes)])
-    masks = pd.DataFrame([row for tasks in matched(results) for row in mask_rows(results, tasks, notes)])
+    scores = pd.DataFrame([row for pair in sides for row in score_rows(*pair, notes)])
+    masks = pd.DataFrame([row for pair in sides for row in mask_rows(*pair, notes)])
     if scores.empty and masks.empty:
         why = f" ({'; '.join(notes)})" if notes else ": tasks and datasets are matched by name"
         raise InputError(f"{one.name} and {other.name} have nothing in common{why}")
     return Comparison(scores, masks, notes)
-
-
-Pair = tuple[TaskPlan, TaskPlan]
-
-
-def matched(results: Sequence[Results]) -> list[Pair]:
-    mine, theirs = (r.plan.tasks for r in results)
-    if len(mine) == len(theirs) == 1:
-        return [(next(iter(mine.values())), next(iter(theirs.values())))]
-    return [(mine[name], theirs[name]) for name in mine if name in theirs]
 
 
 def label_map(task: TaskPlan, dataset: str) -> dict[str, str]:
@@ -66,75 +88,58 @@ def label_map(task: TaskPlan, dataset: str) -> dict[str, str]:
     return {normal(name): normal(split.labels[place]) for name, place in zip(task.classes, fold, strict=True)}
 
 
-def score_rows(results: Sequence[Results], tasks: Pair, notes: list[str]) -> Iterator[dict[str, object]]:
+def score_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, object]]:
     """Where both studies judge the same examples the interval is paired; of several fine-tunings the mean is taken."""
-    for name in [n for n in tasks[0].datasets if n in tasks[1].datasets]:
-        if any(task.splits[name].regression for task in tasks):
-            notes.append(f"{tasks[0].name}, {name}: labels are numbers, which are not right or wrong")
+    for name in [n for n in one.task.datasets if n in other.task.datasets]:
+        splits = [side.task.splits[name] for side in (one, other)]
+        if any(split.regression for split in splits):
+            notes.append(f"{one.task.name}, {name}: labels are numbers, which are not right or wrong")
             continue
-        if label_map(tasks[0], name) != label_map(tasks[1], name):
-            shown = [
-                f"{r.plan.spec.name}: {r.plan.mapping[r.plan.label(t.name, name)]}" for r, t in zip(results, tasks, strict=True)
-            ]
+        if label_map(one.task, name) != label_map(other.task, name):
             notes.append(
-                f"{name}: the two studies count classes as labels differently ({'; '.join(shown)}), so their accuracies "
-                "measure different things"
+                f"{name}: the two studies count classes as labels differently ({one.mapping(name)}; {other.mapping(name)}), "
+                "so their accuracies measure different things"
             )
             continue
-        texts = [task.splits[name].frame.drop(columns=["label", "group"], errors="ignore") for task in tasks]
+        texts = [split.frame.drop(columns=["label", "group"], errors="ignore") for split in splits]
         same = texts[0].equals(texts[1])
-        right = [full_answers(r, task, name) for r, task in zip(results, tasks, strict=True)]
-        inside = [{case: members for case, _, members in parts(task.splits[name])} for task in tasks]
+        right = [side.full_answers(name) for side in (one, other)]
+        inside = [{case: members for case, _, members in parts(split)} for split in splits]
         for case in [c for c in inside[0] if c in inside[1]]:
-            mine = [r[members[case]] for r, members in zip(right, inside, strict=True)]
-            low, high = interval(mine[0], mine[1], same)
-            row: dict[str, object] = {"task": tasks[0].name, "dataset": name, "case": case, "n": len(mine[0])}
-            row |= {"one": float(mine[0].mean()), "other": float(mine[1].mean()), "low": low, "high": high, "paired": same}
-            row["difference"] = float(mine[1].mean() - mine[0].mean())
-            yield row | subnetwork_means(results, tasks, name, case)
+            mine, theirs = (r[members[case]] for r, members in zip(right, inside, strict=True))
+            low, high = interval(mine, theirs, same)
+            row: dict[str, object] = {"task": one.task.name, "dataset": name, "case": case, "n": len(mine)}
+            row |= {"one": float(mine.mean()), "other": float(theirs.mean()), "low": low, "high": high, "paired": same}
+            row["difference"] = float(theirs.mean() - mine.mean())
+            yield row | subnetwork_means(one.means(name, case), other.means(name, case))
 
 
-def full_answers(results: Results, task: TaskPlan, dataset: str) -> np.ndarray:
-    """(example,): the share of the task's full models that are right."""
-    full = [results.full(key) for key in results.plan.models if key[0] == task.name]
-    return np.asarray(np.mean([results.answers(row, dataset) for row in full if row is not None], axis=0))
-
-
-def subnetwork_means(results: Sequence[Results], tasks: Pair, dataset: str, case: str) -> dict[str, float]:
-    tables = []
-    for r, task in zip(results, tasks, strict=True):
-        table = r.scores
-        own = (table["task"] == task.name) & (table["dataset"] == dataset) & (table["case"] == case)
-        some = table[own & (table["question"] == PRUNE)]
-        tables.append(some.groupby(["way", "prune", "target"])["value"].mean())
-    both = [key for key in tables[0].index if key in tables[1].index]
+def subnetwork_means(one: pd.Series, other: pd.Series) -> dict[str, float]:
+    both = [key for key in one.index if key in other.index]
     several = len({way for way, _, _ in both}) > 1
-    found = {}
+    found: dict[str, float] = {}
     for way, prune, target in both:
         what = f"{f'{way} ' if several else ''}{f'at {100 * target:g} %' if target else f'to a threshold ({prune})'}"
-        for who, means in zip(("one", "other"), tables, strict=True):
-            found[f"{who} {what}"] = float(means[way, prune, target])
+        found |= {f"one {what}": float(one[way, prune, target]), f"other {what}": float(other[way, prune, target])}
     return found
 
 
-def mask_rows(results: Sequence[Results], tasks: Pair, notes: list[str]) -> Iterator[dict[str, object]]:
+def mask_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, object]]:
     """How far masks of the one agree with masks of the other, and what their cores share, each beside chance."""
-    mine, theirs = (
-        {found.anywhere: list(by.values()) for found, by in r.raters.items() if found.task == task.name}
-        for r, task in zip(results, tasks, strict=True)
-    )
-    for about in [found for found in mine if found in theirs]:
-        shapes = [" x ".join(map(str, masks[about][0].heads.shape)) for masks in (mine, theirs)]
+    every, others = one.masks(), other.masks()
+    for about in [found for found in every if found in others]:
+        mine, theirs = every[about], others[about]
+        shapes = [" x ".join(map(str, masks[0].heads.shape)) for masks in (mine, theirs)]
         if shapes[0] != shapes[1]:
             notes.append(f"{about.way}: masks of {shapes[0]} and {shapes[1]} heads")
             continue
-        pairs = [pair(one.heads.ravel(), other.heads.ravel()) for one in mine[about] for other in theirs[about]]
-        cores = overlap(core(mine[about], draws=1).mask, core(theirs[about], draws=1).mask)
+        pairs = [pair(a.heads.ravel(), b.heads.ravel()) for a, b in product(mine, theirs)]
+        cores = overlap(core(mine, draws=1).mask, core(theirs, draws=1).mask)
         yield {
-            "task": tasks[0].name,
-            **{name: value for name, value in about.facts.items() if name != "task"},
-            "one": len(mine[about]),
-            "other": len(theirs[about]),
+            **about.facts,
+            "task": one.task.name,
+            "one": len(mine),
+            "other": len(theirs),
             **{name: float(np.mean([found[name] for found in pairs])) for name in ("jaccard", "jaccard_expected")},
             "core_one": cores["heads"],
             "core_other": cores["heads_last"],

@@ -15,11 +15,10 @@ from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, frozen, step
-from corewood.spec import L0, Ablation, FineTune
+from corewood.spec import L0, Ablation
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
-from corewood.study.models import ENCODE, TaskPlan
-from corewood.study.plan import Plan
+from corewood.study.models import ENCODE, Plan, TaskPlan
 
 EXAMPLES = 32
 ROUNDS = 3
@@ -35,35 +34,13 @@ class Cost:
     train: float | None  # one step of fine-tuning, with its threads; of several tasks the slowest
 
 
-@dataclass(frozen=True)
-class Part:
-    """What is measured together: one classifier and its texts."""
-
-    task: TaskPlan
-    classes: Sequence[str] | None  # of a new classifier, or as the checkpoint has them
-    fine_tune: FineTune | None
-    search: L0 | None
-    ablate: Ablation
-
-
-def parts_of(plan: Plan) -> list[Part]:
-    spec = plan.spec
-    made = []
-    for name, task in plan.tasks.items():
-        wanted = spec.prune.l0 or (spec.effective_size if spec.effective_size and spec.effective_size.way == "l0" else None)
-        search = wanted.runs()[0] if wanted and not task.regression else None
-        classes = task.classes if spec.fine_tune else spec.model.labels
-        made.append(Part(task, classes, spec.fine_tune.of(name) if spec.fine_tune else None, search, spec.ablate))
-    return made
-
-
 def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
     """Training with several threads runs alone; everything else is shared by the workers."""
     paces: dict[str, dict[str, float]] = {"forward": {}, "search": {}, "train": {}}  # by the key of a split's data
     before = torch.get_num_threads()
     try:
-        for part in parts_of(plan):
-            measure(plan, part, paces)
+        for task in plan.tasks.values():
+            measure(plan, task, paces)
     finally:
         torch.set_num_threads(before)
     split = {job.key: job.key for job in plan.data.values()}
@@ -80,27 +57,29 @@ def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
     return Cost(total, forward, usual["search"] or None, usual["train"] or None)
 
 
-def measure(plan: Plan, part: Part, paces: dict[str, dict[str, float]]) -> None:
+def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> None:
     """Seconds per example, by the data that is read."""
-    spec, task = plan.spec.model, part.task
+    spec, grid = plan.spec, plan.spec.effective_size
+    tuning = spec.fine_tune.of(task.name) if spec.fine_tune else None
+    searches = spec.prune.l0 or (grid if grid and grid.way == "l0" else None)
     model = load(
         plan.checkpoint.source,
-        part.classes,
-        pad_token=spec.pad_token,
-        revision=spec.revision,
-        max_length=spec.max_length,
-        device=spec.device,
-        new_head=part.fine_tune is not None,
+        task.classes if tuning else spec.model.labels,
+        pad_token=spec.model.pad_token,
+        revision=spec.model.revision,
+        max_length=spec.model.max_length,
+        device=spec.model.device,
+        new_head=tuning is not None,
         check=False,
     )
     texts = {name: some_texts(model, split) for name, split in task.splits.items()}
     torch.set_num_threads(1)
     paces["forward"] |= {task.data[name].key: forward_pace(model, examples) for name, examples in texts.items()}
     learnt = task.data[task.sampled].key
-    if part.search is not None:
-        paces["search"][learnt] = search_pace(model, texts[task.sampled], part.search, part.ablate)
-    if part.fine_tune is not None:
-        torch.set_num_threads(part.fine_tune.threads)
+    if searches is not None and not task.regression:
+        paces["search"][learnt] = search_pace(model, texts[task.sampled], searches.runs()[0], spec.ablate)
+    if tuning is not None:
+        torch.set_num_threads(tuning.threads)
         paces["train"][learnt] = train_pace(model, texts[task.sampled])
 
 

@@ -1,4 +1,4 @@
-"""A report where the user wants it, without touching anything that is not ours."""
+"""A report where the user wants it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def deliver(report: Path, out: Path) -> Path:
     ours = listed(out)
     new = {str(p.relative_to(report)): p for p in sorted(report.rglob("*")) if p.is_file() and p.name != META}
     mine = {name: {file_digest(path)} for name, path in new.items()}
-    for name in [n for n in {**new, **ours} if (out / n).exists()]:
-        if file_digest(out / name) not in ours.get(name, set()) | mine.get(name, set()):
+    either = {name: ours.get(name, set()) | mine.get(name, set()) for name in {**mine, **ours}}
+    for name, digests in either.items():
+        if (out / name).exists() and file_digest(out / name) not in digests:
             raise InputError(f"{out / name}: was changed since Corewood wrote it; move it away or choose another --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        # first: what a kill leaves is still known as ours, old or new
-        write_listing(out, {name: ours.get(name, set()) | mine.get(name, set()) for name in {**ours, **mine}})
+        write_listing(out, either)  # first: what a kill leaves is still known as ours, old or new
         for name in ours.keys() - mine.keys():
             (out / name).unlink(missing_ok=True)
         for name, path in new.items():

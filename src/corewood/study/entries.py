@@ -34,10 +34,22 @@ def read_data(entry: Entry) -> Split:
     return Split(entry.meta["name"], frame, tuple(entry.meta["labels"]), entry.meta["fold"])
 
 
+def write_encoded(encoded: Encoded, folder: Path) -> None:
+    arrays = {"ids": encoded.ids, "offsets": encoded.offsets}
+    if encoded.types is not None:
+        arrays["types"] = encoded.types
+    save_file(arrays, folder / "tokens.safetensors")
+
+
 def read_encoded(entry: Entry) -> Encoded:
     arrays = load_file(entry.path("tokens.safetensors"))
     meta = entry.meta
     return Encoded(arrays["ids"], arrays.get("types"), arrays["offsets"], meta["pad_id"], meta["truncated"])
+
+
+def write_reference(indices: np.ndarray, found: Reference, folder: Path) -> None:
+    means = {"head_means": found.means.heads.numpy(), "mlp_means": found.means.mlps.numpy()}
+    save_file({"indices": indices, "logits": found.logits, **means}, folder / "reference.safetensors")
 
 
 def read_reference(entry: Entry) -> tuple[np.ndarray, Reference]:
@@ -92,8 +104,8 @@ def read_weights(entry: Entry) -> WeightMask:
 
 
 def write_retrained(logits: Mapping[str, np.ndarray], folder: Path) -> None:
-    """By dataset, (example, class)."""
-    save_file({stored_name(name): values for name, values in logits.items()}, folder / "retrained.safetensors")
+    """By dataset, under its stored name: (example, class)."""
+    save_file(dict(logits), folder / "retrained.safetensors")
 
 
 def read_retrained(entry: Entry, dataset: str) -> np.ndarray:
@@ -108,20 +120,3 @@ def stored_name(dataset: str) -> str:
 def read_shares(entry: Entry) -> dict[str, np.ndarray]:
     """heads (layer, head) and mlps (layer,): the share of its weights that stay."""
     return load_file(entry.path("shares.safetensors"))
-
-
-def write_encoded(encoded: Encoded, folder: Path) -> None:
-    arrays = {"ids": encoded.ids, "offsets": encoded.offsets}
-    if encoded.types is not None:
-        arrays["types"] = encoded.types
-    save_file(arrays, folder / "tokens.safetensors")
-
-
-def write_reference(indices: np.ndarray, found: Reference, folder: Path) -> None:
-    arrays = {
-        "indices": indices,
-        "logits": found.logits,
-        "head_means": found.means.heads.numpy(),
-        "mlp_means": found.means.mlps.numpy(),
-    }
-    save_file(arrays, folder / "reference.safetensors")

@@ -1,15 +1,26 @@
-"""A job: keys in, one key out. A kind of job: all that is known of it in one record."""
+"""A job: keys in, one key out. A kind of job: all that is known of it in one record. What a job has at hand, and doing it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
-from corewood.store.store import digest
+import numpy as np
+import torch
 
-if TYPE_CHECKING:
-    from corewood.study.work import Work
+from corewood.data.encode import Encoded
+from corewood.data.labels import gold_classes
+from corewood.data.task import Split
+from corewood.model.gates import Means
+from corewood.model.load import Model, load
+from corewood.store.store import Entry, Store, digest
+from corewood.study.entries import read_data, read_encoded, read_reference
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,9 @@ class Job:
         work: int = 1,
     ) -> Job:
         keys = {name: (job.kind, job.key) for name, job in (inputs or {}).items()}
-        content = {
-            "kind": kind.name,
-            "version": kind.version,
-            "params": params,
-            "inputs": {n: k for n, (_, k) in keys.items()},
-        }
-        return cls(kind.name, digest(content), title, params, keys, local or {}, work)
+        content = {"kind": kind.name, "version": kind.version, "params": params}
+        key = digest({**content, "inputs": {n: k for n, (_, k) in keys.items()}})
+        return cls(kind.name, key, title, params, keys, local or {}, work)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,3 +69,71 @@ class Job:
 
     def needs(self) -> list[str]:
         return [key for _, key in self.inputs.values()]
+
+
+@dataclass(frozen=True)
+class Work:
+    job: Job
+    store: Store
+    folder: Path  # the new entry, under its temporary name
+    progress: Progress
+
+    def input(self, name: str) -> Entry:
+        return self.store.get(*self.job.inputs[name])
+
+    def data(self) -> Split:
+        return read_data(self.input("data"))
+
+    def gold(self, model: Model) -> np.ndarray:
+        return gold_classes(model.labels, self.data())
+
+    def encoded(self) -> Encoded:
+        return read_encoded(self.input("encoded"))
+
+    def means(self) -> Means | None:
+        """Where the job works with a model's mean activations."""
+        return read_reference(self.input("reference"))[1].means if "reference" in self.job.inputs else None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How the study's models are loaded."""
+        params, labels = self.job.params, self.job.params["labels"]
+        kept = {name: params[name] for name in ("pad_token", "revision", "max_length")}
+        return {**kept, "labels": None if labels is None else tuple(labels), "device": self.job.local["device"]}
+
+    def new_model(self, seed: int, check: bool = False) -> Model:
+        """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""
+        return load(self.job.local["source"], **self.options, seed=seed, check=check, new_head=True)
+
+    def model(self) -> Model:
+        """The checkpoint this job works on: one of fine-tuning, or the one the study names."""
+        params = self.job.params
+        source = tokenizer = self.job.local["source"]
+        if "fine_tune" in self.job.inputs:
+            tuned = self.input("fine_tune")
+            source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
+        return cached_model(params["model"], source, tokenizer=tokenizer, **self.options)
+
+
+@lru_cache(maxsize=1)
+def cached_model(_digest: str, source: str, **options: Any) -> Model:
+    """`_digest`: so that a folder whose content changed is loaded again."""
+    return load(source, **options)
+
+
+def execute(job: Job, store: Store, progress: Progress) -> None:
+    """Do one job, unless another process has done it; its entry is there in the end."""
+    from corewood.study.kinds import KINDS
+
+    with store.claim(job.key):
+        if store.has(job.kind, job.key):
+            return
+        do = KINDS[job.kind].do
+        assert do is not None
+        torch.set_num_threads(int(job.local.get("threads", 1)))
+        started = time.monotonic()
+        meta: dict[str, Any] = {"title": job.title, "params": job.params, "inputs": job.inputs, "work": job.work}
+        with store.writing(job.kind, job.key, meta) as folder:
+            meta |= do(Work(job, store, folder, progress))
+            meta["seconds"] = round(time.monotonic() - started, 3)
+        store.clear_scratch(job.key)

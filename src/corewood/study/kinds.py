@@ -9,13 +9,6 @@ from corewood.study.ways import WAYS
 
 TABLES = Kind("tables", 7, "collect tables", "second", 0.0, None)
 REPORT = Kind("report", 7, "draw the report", "second", 0.0, None)
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        *models.KINDS,
-        *(k for way in WAYS for k in way.KINDS),
-        *(k for q in QUESTIONS for k in q.kinds),
-        TABLES,
-        REPORT,
-    )
-}
+OF_WAYS = [kind for way in WAYS for kind in way.KINDS]
+OF_QUESTIONS = [kind for question in QUESTIONS for kind in question.kinds]
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (*models.KINDS, *OF_WAYS, *OF_QUESTIONS, TABLES, REPORT)}

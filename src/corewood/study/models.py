@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.encode import encode
-from corewood.data.labels import gold_classes
+from corewood.data.labels import describe
 from corewood.data.task import Split
-from corewood.errors import InputError
 from corewood.evaluate.predict import logits_of
 from corewood.model.families import family
 from corewood.model.finetune import fine_tune
@@ -28,19 +27,11 @@ from corewood.model.load import positions, read_config, read_tokenizer, resolve,
 from corewood.model.mask import unit_names
 from corewood.model.reference import reference, sample_indices
 from corewood.model.weights import weights_masked
-from corewood.spec import Ablation, FineTune, ModelSpec
+from corewood.spec import Ablation, FineTune, ModelSpec, StudySpec
 from corewood.store.store import canonical, file_digest
-from corewood.study.entries import (
-    read_data,
-    read_masks,
-    read_weights,
-    write_encoded,
-    write_logits,
-    write_reference,
-)
-from corewood.study.job import Job, Kind
+from corewood.study.entries import read_masks, read_weights, write_encoded, write_logits, write_reference
+from corewood.study.job import Job, Kind, Work
 from corewood.study.subnetwork import FULL, Subnetwork
-from corewood.study.work import Work
 
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
@@ -66,6 +57,7 @@ def model_digest(source: str, revision: str | None) -> str:
 class Checkpoint:
     """What planning knows of a model without loading its weights."""
 
+    spec: ModelSpec
     source: str
     digest: str
     config: Any
@@ -78,40 +70,24 @@ class Checkpoint:
     def units(self) -> list[str]:
         return unit_names(self.layers, self.heads)
 
+    @property
+    def local(self) -> dict[str, Any]:
+        return {"source": self.source, "device": self.spec.device}
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The part of a job's key that says how texts become tokens."""
+        spec = self.spec
+        return {"model": self.digest, "revision": spec.revision, "pad_token": spec.pad_token, "max_length": self.max_length}
+
 
 def read_checkpoint(spec: ModelSpec, base: Path) -> Checkpoint:
     source = resolve(spec.checkpoint, base)
     config = read_config(source, spec.revision)
     family(config.model_type)
     tokenizer = read_tokenizer(source, spec.pad_token, spec.revision)
-    digest = model_digest(source, spec.revision)
-    return Checkpoint(source, digest, config, tokenizer, positions(config, tokenizer, spec.max_length), *unit_shape(config))
-
-
-def check_learnable(classes: tuple[str, ...], train: Split, key: str) -> None:
-    if len(classes) < 2 and not train.regression:
-        raise InputError(
-            f"{key}.train: every example is {classes[0]!r}, which leaves nothing to learn; where labels are numbers, the task "
-            "takes metric: pearson"
-        )
-
-
-def pinning(spec: ModelSpec, found: Checkpoint) -> list[str]:
-    """A note where the same study may mean another model tomorrow."""
-    if spec.revision is not None or Path(found.source).is_dir():
-        return []
-    return [f"model.revision: {found.source} is not pinned; give a revision, or a later run may mix two versions of it"]
-
-
-def model_params(spec: ModelSpec, found: Checkpoint, labels: tuple[str, ...] | None) -> dict[str, Any]:
-    """The part of a job's key that says which model it works on."""
-    return {
-        "model": found.digest,
-        "revision": spec.revision,
-        "labels": None if labels is None else list(labels),
-        "pad_token": spec.pad_token,
-        "max_length": found.max_length,
-    }
+    digest, length = model_digest(source, spec.revision), positions(config, tokenizer, spec.max_length)
+    return Checkpoint(spec, source, digest, config, tokenizer, length, *unit_shape(config))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +95,7 @@ class TaskPlan:
     """A task: its data, as keys, and what its classes are called."""
 
     name: str
+    who: str  # before the titles of its jobs
     splits: Mapping[str, Split]  # train, validation, search where ways look at labels, then the challenge sets
     data: Mapping[str, Job]
     encoded: Mapping[str, Job]
@@ -146,19 +123,18 @@ def domain(dataset: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlan:
-    """A task's model, fine-tuned with one seed or as it is: what jobs work on. A job that two parts ask for is one job."""
+    """A task's model, fine-tuned with one seed or as it is: what jobs work on."""
 
+    spec: StudySpec
     task: TaskPlan
     tuning: int
     who: str  # before the titles of its jobs
-    params: Mapping[str, Any]
+    params: Mapping[str, Any]  # the part of a job's key that says which model it works on
     local: Mapping[str, Any]
-    steps: tuple[int, ...]  # checkpoints, the last of which is pruned
-    settings: FineTune | None  # how it is fine-tuned
-    tuned: Mapping[str, Job]  # the fine-tuning, as an input, where there is one
+    steps: tuple[int, ...] = (0,)  # checkpoints, the last of which is pruned
+    settings: FineTune | None = None  # how it is fine-tuned
+    tuned: Mapping[str, Job] = field(default_factory=dict)  # the fine-tuning, as an input, where there is one
     jobs: dict[str, Job]  # of the whole study, by key
-    sample: int
-    seed: int
 
     @property
     def last(self) -> int:
@@ -168,44 +144,89 @@ class ModelPlan:
     def key(self) -> tuple[str, int]:
         return self.task.name, self.tuning
 
-    def add(self, job: Job) -> Job:
+    def job(
+        self, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1, **local: Any
+    ) -> Job:
+        """A job that two parts ask for is one job."""
+        job = Job.make(kind, f"{self.who}{title}", params, inputs, {**self.local, **local}, work)
         return self.jobs.setdefault(job.key, job)
 
-    def at(self, step: int) -> dict[str, Any]:
-        return {**self.params, "step": step} if self.tuned else dict(self.params)
+    def job_at(
+        self, step: int, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1
+    ) -> Job:
+        """A job on one of the checkpoints."""
+        at = {"step": step} if self.tuned else {}
+        return self.job(kind, title, {**self.params, **at, **params}, {**self.tuned, **inputs}, work)
 
     def row(self, **facts: Any) -> Subnetwork:
         return Subnetwork(**{"task": self.task.name, "tuning": self.tuning, "checkpoint": self.last, **facts})
 
     def reference(self, step: int) -> Job:
-        task = self.task
-        size = min(self.sample, len(task.splits[task.sampled]))
-        params = {**self.at(step), "sample": self.sample, "seed": self.seed}
-        inputs = {**self.tuned, "encoded": task.encoded[task.sampled]}
-        title = f"{self.who}full model on {size} texts" + (f", step {step}" if self.tuned else "")
-        return self.add(Job.make(REFERENCE, title, params, inputs, self.local, work=size))
+        sampled, wanted = self.task.sampled, self.spec.sample
+        size = min(wanted, len(self.task.splits[sampled]))
+        title = f"full model on {size} texts" + (f", step {step}" if self.tuned else "")
+        inputs = {"encoded": self.task.encoded[sampled]}
+        return self.job_at(step, REFERENCE, title, {"sample": wanted, "seed": self.spec.seed}, inputs, size)
 
     def predict(
         self, step: int, who: str, masks: Job | None = None, ablate: Ablation | None = None, count: int = 1
     ) -> dict[str, Job]:
         """Logits on every dataset: of the full model, of all masks of a job, or (without a stand-in) of its mask of weights."""
-        params, extra = self.at(step), {}
+        params: dict[str, Any] = {}
+        extra: dict[str, Job] = {}
         if masks is not None and ablate is None:
             extra = {"weights": masks}
         elif masks is not None:
-            params, extra = {**params, "ablate": ablate}, {"search": masks}
+            params, extra = {"ablate": ablate}, {"search": masks}
             if ablate == "mean":
                 extra["reference"] = self.reference(step)
         made = {}
         for n in self.task.datasets:
-            inputs = {**self.tuned, **extra, "encoded": self.task.encoded[n]}
-            work = count * len(self.task.splits[n])
-            made[n] = self.add(Job.make(PREDICT, f"{self.who}{who} on {n}", params, inputs, self.local, work))
+            inputs = {**extra, "encoded": self.task.encoded[n]}
+            made[n] = self.job_at(step, PREDICT, f"{who} on {n}", params, inputs, count * len(self.task.splits[n]))
         return made
 
-    def full_row(self, step: int) -> Subnetwork:
-        who = f"step {step}" if len(self.steps) > 1 else "full model"
-        return self.row(name=FULL, way=FULL, question=FULL, ticket=FULL, checkpoint=step, predictions=self.predict(step, who))
+    def full_rows(self) -> list[Subnetwork]:
+        """The full model at its checkpoints. The last is judged first: it is what others stand beside."""
+        rows = []
+        for step in reversed(self.steps):
+            predictions = self.predict(step, f"step {step}" if len(self.steps) > 1 else "full model")
+            rows.append(self.row(name=FULL, way=FULL, question=FULL, ticket=FULL, checkpoint=step, predictions=predictions))
+        return rows[::-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study will do; planning adds to it part by part."""
+
+    spec: StudySpec
+    base: Path  # paths in the study are relative to it
+    checkpoint: Checkpoint
+    tasks: dict[str, TaskPlan] = field(default_factory=dict)
+    models: dict[tuple[str, int], ModelPlan] = field(default_factory=dict)  # (task, seed of fine-tuning)
+    jobs: dict[str, Job] = field(default_factory=dict)  # by key, each after what it needs
+    rows: list[Subnetwork] = field(default_factory=list)
+    parts: dict[str, Any] = field(default_factory=dict)  # question -> what it will need for its tables
+    notes: list[str] = field(default_factory=list)
+
+    def label(self, task: str, dataset: str) -> str:
+        """A dataset as users know it."""
+        return dataset if len(self.tasks) == 1 else f"{task}/{dataset}"
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """All data that jobs read."""
+        return {self.label(t.name, n): split for t in self.tasks.values() for n, split in t.splits.items()}
+
+    @property
+    def data(self) -> dict[str, Job]:
+        """The same, as keys."""
+        return {self.label(t.name, n): job for t in self.tasks.values() for n, job in t.data.items()}
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """Dataset -> how classes count as its labels, in words."""
+        return {self.label(t.name, n): describe(t.classes, t.splits[n]) for t in self.tasks.values() for n in t.datasets}
 
 
 def tuning_params(settings: FineTune) -> dict[str, Any]:
@@ -213,28 +234,11 @@ def tuning_params(settings: FineTune) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude={"epochs"})
 
 
-def tuning_job(task: TaskPlan, settings: FineTune, params: Mapping[str, Any], local: Mapping[str, Any], who: str) -> Job:
-    device, _, number = str(local["device"]).partition(":")
-    if int(number or 0) > 0:
-        raise InputError(
-            f"model.device: training runs on the first GPU it sees; say device: {device} and CUDA_VISIBLE_DEVICES={number}"
-        )
-    return Job.make(
-        FINE_TUNE,
-        f"{who}fine-tune {settings.last} steps",
-        {**params, "settings": tuning_params(settings)},
-        {"data": task.data[TRAIN], "encoded": task.encoded[TRAIN]},
-        {**local, "threads": settings.threads},
-        work=settings.last * settings.batch,
-    )
-
-
 # what the jobs do
 
 
 def do_encode(work: Work) -> dict[str, Any]:
-    split = read_data(work.input("data"))
-    params = work.job.params
+    split, params = work.data(), work.job.params
     tokenizer = read_tokenizer(work.job.local["source"], params["pad_token"], params["revision"])
     encoded = encode(split, tokenizer, params["max_length"])
     write_encoded(encoded, work.folder)
@@ -246,13 +250,10 @@ def do_encode(work: Work) -> dict[str, Any]:
 
 
 def do_fine_tune(work: Work) -> dict[str, Any]:
-    params = work.job.params
-    settings = FineTune(**params["settings"])
-    split = read_data(work.input("data"))
+    settings = FineTune(**work.job.params["settings"])
     model = work.new_model(settings.seed, check=True)
-    gold = gold_classes(model.labels, split)
     scratch = work.store.scratch(work.job.key)
-    kept = fine_tune(model, work.encoded(), gold, settings, scratch, progress=work.progress)
+    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress)
     for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
         shutil.copytree(folder, work.folder / f"step-{step}", copy_function=link_or_copy)
     model.tokenizer.save_pretrained(work.folder / "tokenizer")

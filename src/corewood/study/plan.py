@@ -2,77 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from corewood.data.labels import classes_of, describe, fold_classes
+from corewood.data.labels import classes_of, fold_classes
 from corewood.data.named import read_task
 from corewood.data.task import Split, Task, halves
 from corewood.errors import InputError, nearest
 from corewood.model.load import class_names
-from corewood.spec import FineTune, GlueTask, StudySpec, kept_units
+from corewood.spec import GlueTask, StudySpec, kept_units
 from corewood.study import ways
 from corewood.study.entries import stored_name
 from corewood.study.job import Job
 from corewood.study.models import (
     DATA,
     ENCODE,
+    FINE_TUNE,
     SEARCH,
     TRAIN,
     VALIDATION,
     Checkpoint,
     ModelPlan,
+    Plan,
     TaskPlan,
-    check_learnable,
-    model_params,
-    pinning,
     read_checkpoint,
     split_digest,
-    tuning_job,
+    tuning_params,
 )
 from corewood.study.questions import QUESTIONS
-from corewood.study.subnetwork import Subnetwork
 
 UNRELIABLE = {"wnli": "WNLI's training and validation sets hold like sentences with opposite labels; results are unreliable"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a study will do."""
-
-    spec: StudySpec
-    base: Path  # paths in the study are relative to it
-    checkpoint: Checkpoint
-    tasks: Mapping[str, TaskPlan]
-    models: Mapping[tuple[str, int], ModelPlan]  # (task, seed of fine-tuning)
-    jobs: dict[str, Job]  # by key, each after what it needs
-    rows: list[Subnetwork]
-    parts: dict[str, Any]  # question -> what it will need for its tables
-    notes: list[str]
-
-    def label(self, task: str, dataset: str) -> str:
-        """A dataset as users know it."""
-        return dataset if len(self.tasks) == 1 else f"{task}/{dataset}"
-
-    @property
-    def splits(self) -> dict[str, Split]:
-        """All data that jobs read."""
-        return {self.label(t.name, n): split for t in self.tasks.values() for n, split in t.splits.items()}
-
-    @property
-    def data(self) -> dict[str, Job]:
-        """The same, as keys."""
-        return {self.label(t.name, n): job for t in self.tasks.values() for n, job in t.data.items()}
-
-    @property
-    def mapping(self) -> dict[str, str]:
-        """Dataset -> how classes count as its labels, in words."""
-        return {self.label(t.name, n): describe(t.classes, t.splits[n]) for t in self.tasks.values() for n in t.datasets}
-
-    def of(self, row: Subnetwork) -> ModelPlan:
-        return self.models[row.model]
 
 
 def make_plan(spec: StudySpec, base: Path) -> Plan:
@@ -81,39 +41,30 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
             kept_units(len(found.units), sparsity, f"{key}.sparsity")
-    masks = ways.read_given(spec, found, base)
-    jobs: dict[str, Job] = {}
-    tasks: dict[str, TaskPlan] = {}
-    notes: list[str] = []
-    for name in spec.every_task:
-        tasks[name], said = plan_task(spec, name, base, found, jobs)
-        notes += said
-    notes += pinning(spec.model, found)
-    check_focus(spec, tasks)
-    models = dict(plan_models(spec, tasks, found, jobs))
-    full = {key: [model.full_row(step) for step in reversed(model.steps)][::-1] for key, model in models.items()}
-    plan = Plan(
-        spec=spec,
-        base=base,
-        checkpoint=found,
-        tasks=tasks,
-        models=models,
-        jobs=jobs,
-        rows=[row for rows in full.values() for row in rows],
-        parts={},
-        notes=notes,
-    )
-    for model in models.values():
-        plan.rows.extend(ways.plan(model, spec, masks))
+    masks = ways.given.read(spec, found, base)
+    plan = Plan(spec=spec, base=base, checkpoint=found)
+    plan.tasks.update((name, plan_task(plan, name)) for name in spec.every_task)
+    if spec.model.revision is None and not Path(found.source).is_dir():
+        who = f"model.revision: {found.source} is not pinned"
+        plan.notes.append(f"{who}; give a revision, or a later run may mix two versions of it")
+    check_focus(plan)
+    plan.models.update((model.key, model) for model in plan_models(plan))
+    for model in plan.models.values():
+        plan.rows.extend(model.full_rows())
+    for model in plan.models.values():
+        plan.rows.extend(ways.plan(model, masks))
     for question in QUESTIONS:
-        question.plan(plan)
+        wanted = getattr(spec, question.name, None)
+        if wanted is not None:
+            plan.parts[question.name] = question.plan(plan, wanted)
     return plan
 
 
-def plan_task(spec: StudySpec, name: str, base: Path, found: Checkpoint, jobs: dict[str, Job]) -> tuple[TaskPlan, list[str]]:
+def plan_task(plan: Plan, name: str) -> TaskPlan:
+    spec, found = plan.spec, plan.checkpoint
     key, asked = spec.key_of(name), spec.every_task[name]
     who = f"{name}: " if len(spec.every_task) > 1 else ""
-    task, said = read_task(asked, base, spec.seed, key)
+    task, said = read_task(asked, plan.base, spec.seed, key)
     notes = [note if note.startswith(name) else f"{who}{note}" for note in said]
     if isinstance(asked, GlueTask) and asked.glue in UNRELIABLE:
         notes.append(f"{name}: {UNRELIABLE[asked.glue]}")
@@ -121,12 +72,10 @@ def plan_task(spec: StudySpec, name: str, base: Path, found: Checkpoint, jobs: d
     classes = task_classes(spec, task, found)
     for split in splits.values():
         fold_classes(classes, split)
-    if spec.fine_tune is None and task.train is None:
-        notes.append(f"{who}no {key}.train: searches use the validation texts, on which they are then judged")
     if spec.fine_tune is not None:
-        if task.train is None:
-            raise InputError(f"{key}.train: there is nothing to fine-tune on; give the examples to learn from")
         check_learnable(classes, task.train, key)
+    elif task.train is None:
+        notes.append(f"{who}no {key}.train: searches use the validation texts, on which they are then judged")
     grid = spec.effective_size is not None and spec.effective_size.way == "l0"
     if splits[VALIDATION].regression and (spec.prune.l0 is not None or grid):
         why = "L0 keeps the probabilities of classes, and a number has none"
@@ -134,15 +83,23 @@ def plan_task(spec: StudySpec, name: str, base: Path, found: Checkpoint, jobs: d
             raise InputError(f"prune.l0, effective_size: {why}; prune by importance instead")
         notes.append(f"{name}: left out of l0: {why}")
     notes += [f"{who}{note}" for n, split in splits.items() if n not in (TRAIN, SEARCH) for note in one_label_notes(split)]
+    plan.notes.extend(notes)
     data = {n: Job.make(DATA, f"data {who}{n}", {"split": split_digest(split)}) for n, split in splits.items()}
-    local = {"source": found.source, "device": spec.model.device}
-    text_of = {k: v for k, v in model_params(spec.model, found, None).items() if k != "labels"}
     encoded = {}
     for n, split in splits.items():
-        job = Job.make(ENCODE, f"{who}encode {n}", text_of, {"data": data[n]}, local, len(split) // 50)
-        encoded[n] = jobs.setdefault(job.key, job)
-    plan = TaskPlan(name=name, splits=splits, data=data, encoded=encoded, classes=classes, metric=task.metric)
-    return plan, notes
+        job = Job.make(ENCODE, f"{who}encode {n}", found.encoding, {"data": data[n]}, found.local, len(split) // 50)
+        encoded[n] = plan.jobs.setdefault(job.key, job)
+    return TaskPlan(name=name, who=who, splits=splits, data=data, encoded=encoded, classes=classes, metric=task.metric)
+
+
+def check_learnable(classes: tuple[str, ...], train: Split | None, key: str) -> None:
+    if train is None:
+        raise InputError(f"{key}.train: there is nothing to fine-tune on; give the examples to learn from")
+    if len(classes) < 2 and not train.regression:
+        raise InputError(
+            f"{key}.train: every example is {classes[0]!r}, which leaves nothing to learn; where labels are numbers, the task "
+            "takes metric: pearson"
+        )
 
 
 def splits_of(spec: StudySpec, task: Task, key: str) -> dict[str, Split]:
@@ -168,47 +125,40 @@ def task_classes(spec: StudySpec, task: Task, found: Checkpoint) -> tuple[str, .
     return tuple(named or (classes_of(task) if spec.fine_tune else class_names(found.config)))
 
 
-def plan_models(
-    spec: StudySpec, tasks: Mapping[str, TaskPlan], found: Checkpoint, jobs: dict[str, Job]
-) -> Iterator[tuple[tuple[str, int], ModelPlan]]:
-    local = {"source": found.source, "device": spec.model.device}
+def plan_models(plan: Plan) -> Iterator[ModelPlan]:
+    spec, found = plan.spec, plan.checkpoint
     seeds = spec.fine_tune.seeds if spec.fine_tune else (0,)
     for seed in seeds:
-        for name, task in tasks.items():
-            several = [name] * (len(tasks) > 1) + [str(seed)] * (len(seeds) > 1)
+        for name, task in plan.tasks.items():
+            several = [name] * (len(plan.tasks) > 1) + [str(seed)] * (len(seeds) > 1)
             who = f"{' '.join(several)}: " if several else ""
-            labels = task.classes if spec.model.labels or spec.fine_tune else None
-            params = model_params(spec.model, found, labels)
-            settings: FineTune | None = None
-            tuned: dict[str, Job] = {}
-            steps: tuple[int, ...] = (0,)
-            if spec.fine_tune is not None:
-                settings = spec.fine_tune.of(name, seed).resolved(len(task.splits[TRAIN]))
-                job = tuning_job(task, settings, params, local, who)
-                tuned, steps = {"fine_tune": jobs.setdefault(job.key, job)}, settings.kept
-            yield (
-                (name, seed),
-                ModelPlan(
-                    task=task,
-                    tuning=seed,
-                    who=who,
-                    params=params,
-                    local=local,
-                    steps=steps,
-                    settings=settings,
-                    tuned=tuned,
-                    jobs=jobs,
-                    sample=spec.sample,
-                    seed=spec.seed,
-                ),
-            )
+            labels = list(task.classes) if spec.model.labels or spec.fine_tune else None
+            params = {**found.encoding, "labels": labels}
+            model = ModelPlan(spec=spec, task=task, tuning=seed, who=who, params=params, local=found.local, jobs=plan.jobs)
+            yield fine_tuned(model) if spec.fine_tune else model
 
 
-def check_focus(spec: StudySpec, tasks: Mapping[str, TaskPlan]) -> None:
+def fine_tuned(model: ModelPlan) -> ModelPlan:
+    device, _, number = str(model.local["device"]).partition(":")
+    if int(number or 0) > 0:
+        raise InputError(
+            f"model.device: training runs on the first GPU it sees; say device: {device} and CUDA_VISIBLE_DEVICES={number}"
+        )
+    task = model.task
+    assert model.spec.fine_tune is not None
+    settings = model.spec.fine_tune.of(task.name, model.tuning).resolved(len(task.splits[TRAIN]))
+    params = {**model.params, "settings": tuning_params(settings)}
+    inputs = {"data": task.data[TRAIN], "encoded": task.encoded[TRAIN]}
+    title, work = f"fine-tune {settings.last} steps", settings.last * settings.batch
+    job = model.job(FINE_TUNE, title, params, inputs, work, threads=settings.threads)
+    return replace(model, steps=settings.kept, settings=settings, tuned={"fine_tune": job})
+
+
+def check_focus(plan: Plan) -> None:
     """The cases and sets that a study names must be there."""
-    challenge = {n: t.splits[n] for t in tasks.values() for n in t.datasets if n != VALIDATION}
-    known = [str(c) for s in challenge.values() if s.cases is not None for c in s.cases.unique()]
-    for case in spec.focus:
+    challenge = {n: t.splits[n] for t in plan.tasks.values() for n in t.datasets if n != VALIDATION}
+    known = [str(case) for split in challenge.values() if split.cases is not None for case in split.cases.unique()]
+    for case in plan.spec.focus:
         if case not in known:
             there = f" The cases are: {', '.join(known)}." if known else " No challenge set has cases: give it a case column."
             raise InputError(f"focus: there is no case {case!r}.{nearest(case, known) or there}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,11 @@ from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, scor
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
-from corewood.study.job import Job
-from corewood.study.models import TRAIN, VALIDATION, ModelPlan, domain
-from corewood.study.subnetwork import FACTS, FULL, GOOD, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
+from corewood.study.job import Job, Kind
+from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan, domain
+from corewood.study.subnetwork import FACTS, FULL, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
 
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
-
+T = TypeVar("T")
 Tables = dict[str, pd.DataFrame]
 Rater = tuple[int, int]  # seeds of fine-tuning and of the search: what masks of one kind differ in
 
@@ -44,7 +42,14 @@ class Found:
     @property
     def anywhere(self) -> Found:
         """The same, of any task."""
-        return Found("", self.way, self.prune, self.target)
+        return replace(self, task="")
+
+
+def by_seeds(rows: Iterable[Subnetwork], read: Callable[[Subnetwork], T]) -> dict[Found, dict[Rater, T]]:
+    made: dict[Found, dict[Rater, T]] = {}
+    for row in rows:
+        made.setdefault(Found(row.task, row.way, row.prune, row.target), {})[row.tuning, row.seed] = read(row)
+    return made
 
 
 @dataclass(frozen=True)
@@ -104,20 +109,14 @@ class Results:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per subnetwork, dataset and case: the task's metric on the validation set, accuracy on challenge sets."""
-        tables = [self.scored(row, n) for n, row in self.judgements()]
-        tables += [self.majority(task) for task in self.plan.tasks if TRAIN in self.plan.tasks[task].splits]
+        tasks = self.plan.tasks.values()
+        tables = [self.scored(r, n) for task in tasks for n in task.datasets for r in self.rows if r.task == task.name]
+        tables += [self.majority(task) for task in tasks if TRAIN in task.splits]
         first = ["study", "model", *FACTS, "subnetwork", "dataset", "case", "domain", "metric"]
         if not tables:
             return pd.DataFrame(columns=[*first, "value"])
         table = pd.concat(tables, ignore_index=True)
-        table = table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint)
-        return table[first + [c for c in table.columns if c not in first]]
-
-    def judgements(self) -> Iterable[tuple[str, Subnetwork]]:
-        """Set by set within a task, so that those of a set stand together."""
-        for task in self.plan.tasks.values():
-            for dataset in task.datasets:
-                yield from ((dataset, row) for row in self.rows if row.task == task.name)
+        return in_front(first, table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint))
 
     def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
@@ -138,13 +137,12 @@ class Results:
             table["correct"] = np.nan
         return table
 
-    def majority(self, name: str) -> pd.DataFrame:
+    def majority(self, task: TaskPlan) -> pd.DataFrame:
         """What a model gets that always says the most frequent class of training."""
-        task = self.plan.tasks[name]
         gold = {n: gold_classes(task.classes, task.splits[n]) for n in (TRAIN, VALIDATION)}
         found = baseline(task.metric, gold[TRAIN], gold[VALIDATION])
-        facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": name, "way": "majority", "ticket": "majority", "state": ""}
-        facts |= {"question": "majority", "prune": "", "nested": False, "subnetwork": "majority"}
+        facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": task.name, "state": "", "prune": "", "nested": False}
+        facts |= dict.fromkeys(("question", "way", "ticket", "subnetwork"), "majority")
         facts |= {"dataset": VALIDATION, "domain": domain(VALIDATION), "case": "all", "metric": task.metric}
         return pd.DataFrame([{**facts, **vars(found)}])
 
@@ -168,12 +166,7 @@ class Results:
     @cached_property
     def raters(self) -> dict[Found, dict[Rater, Mask]]:
         """The masks of units that ways found, by what they differ in. Those drawn by chance are left out."""
-        made: dict[Found, dict[Rater, Mask]] = {}
-        for row in self.rows:
-            if row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights:
-                key = Found(row.task, row.way, row.prune, row.target)
-                made.setdefault(key, {})[row.tuning, row.seed] = self.mask(row)
-        return made
+        return by_seeds(filter(searched, self.rows), self.mask)
 
     def core(self, model: tuple[str, int]) -> list[str]:
         """The heads that all subnetworks of a model keep; where it has but one, those of all its task's models."""
@@ -182,11 +175,11 @@ class Results:
             own = compared([r for r in self.rows if r.task == model[0]])
         return [name for name in reduce(and_, map(self.mask, own)).names if ".H" in name] if own else []
 
-    def each(self, make: Callable[[Group], pd.DataFrame | None]) -> pd.DataFrame | None:
-        """One table of all groups, with what each is about in front."""
+    def each(self, make: Callable[[Group], pd.DataFrame | None], grid: bool = False) -> pd.DataFrame | None:
+        """One table of all groups that found something, or have a grid, with what each is about in front."""
         tables = []
         for group in self.groups:
-            table = make(group)
+            table = make(group) if (group.grid if grid else group.found) else None
             if table is not None and not table.empty:
                 facts = {key: value for key, value in group.facts.items() if key not in table}
                 for place, (key, value) in enumerate(facts.items()):
@@ -223,17 +216,13 @@ class Group:
         return [r for r in self.rows if r.way == self.way and r.question == GRID]
 
     @cached_property
-    def full(self) -> Subnetwork | None:
-        return self.results.full(self.model.key)
-
-    @cached_property
     def masks(self) -> dict[str, Mask]:
         return {row.name: self.results.mask(row) for row in [*self.found, *self.grid]}
 
     def of_searches(self, fact: str) -> pd.Series:
         """What each search says of itself; empty where a way does not search."""
-        found = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
-        return pd.Series(found, dtype=object)
+        said = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
+        return pd.Series(said, dtype=object)
 
     @cached_property
     def held(self) -> pd.Series:
@@ -253,9 +242,7 @@ class Group:
     @cached_property
     def comparable(self) -> pd.Series:
         """Whether the search of each subnetwork ended as well as the best of its size."""
-        if self.way != L0:
-            return pd.Series(True, self.targets.index)
-        return comparable(self.held, self.targets)
+        return comparable(self.held, self.targets) if self.way == L0 else pd.Series(True, self.targets.index)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
@@ -274,17 +261,31 @@ class Group:
         return {t: [r for r in self.found if r.target == t] for t in sorted({r.target for r in self.found})}
 
 
+def searched(row: Subnetwork) -> bool:
+    """Whether a way found its units itself."""
+    return row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights
+
+
 def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
     """Of some rows, the subnetworks of the first way that looked for units, in the first mode it was asked for."""
-    found = [r for r in rows if r.question == PRUNE and r.way not in (FULL, RANDOM) and not r.of_weights]
+    found = [*filter(searched, rows)]
     return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
 
 
-def good_rows(rows: Iterable[Subnetwork], way: str) -> list[Subnetwork]:
-    """What a way found itself, as pruned."""
-    return [r for r in rows if (r.way, r.question, r.ticket, r.state) == (way, PRUNE, GOOD, "pruned")]
+def in_front(columns: list[str], table: pd.DataFrame) -> pd.DataFrame:
+    return table[columns + [c for c in table.columns if c not in columns]]
 
 
 def stack(tables: list[pd.DataFrame]) -> pd.DataFrame | None:
     filled = [table for table in tables if not table.empty]
     return pd.concat(filled, ignore_index=True) if filled else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Tables and, where a question needs work of its own, a part of the plan and kinds of jobs."""
+
+    name: str  # in the study file, too, where it has a key there
+    tables: Callable[[Results], dict[str, pd.DataFrame | None]]
+    plan: Callable[[Plan, Any], Any] = lambda _plan, _wanted: None  # where its key is given: what its tables will need
+    kinds: tuple[Kind, ...] = ()

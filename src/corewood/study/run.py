@@ -7,35 +7,32 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import pandas as pd
 
 from corewood.errors import InputError, StoreError
 from corewood.report.page import write_report
-from corewood.spec import StudySpec
+from corewood.spec import StudySpec, read_study
 from corewood.store.store import META, Store
-from corewood.study.engines import Engine, Event
+from corewood.study.engines import Engine, Event, engine
 from corewood.study.entries import write_data
 from corewood.study.job import Job
 from corewood.study.kinds import REPORT, TABLES
-from corewood.study.plan import Plan, make_plan
+from corewood.study.models import Plan
+from corewood.study.plan import make_plan
 from corewood.study.questions import QUESTIONS
 from corewood.study.results import Results, Tables
 
 
-class Listener(Protocol):
-    """Whoever shows what is going on."""
+class Listener:
+    """Whoever shows what is going on; this one is silent."""
 
     def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
     def say(self, line: str) -> None: ...
     def event(self, job: Job, event: Event) -> None: ...
 
 
-class Silent:
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
-    def say(self, line: str) -> None: ...
-    def event(self, job: Job, event: Event) -> None: ...
+SILENT = Listener()
 
 
 @dataclass(repr=False)
@@ -77,21 +74,27 @@ def holes_of(plan: Plan, store: Store) -> dict[str, str]:
     return {key: "not run yet" if state == "missing" else state for key, state in states.items() if state != "done"}
 
 
+def run(study: StudySpec | str | Path, store: str | Path = "corewood-store", workers: int = 1) -> Outcome:
+    """Run a study, or go on with it. `outcome.tables` are the tidy tables, `outcome.report` the folder of the report."""
+    if isinstance(study, (str, Path)):
+        return run_study(read_study(study), Path(study).parent, Store(store), engine(workers))
+    return run_study(study, Path(), Store(store), engine(workers))
+
+
 def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
-    listener = listener or Silent()
+    show = listener or SILENT
     started = time.monotonic()
     plan = make_plan(spec, base)
     store.check_writable()
     states = state_of(plan, store)
     for job in plan.jobs.values():
         if states[job.key].startswith("damaged"):
-            listener.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
+            show.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
             store.discard(job.kind, job.key)
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
-    listener.planned(plan, missing)
-    for name, job in plan.data.items():
-        store_data(plan, name, job, store, listener)
+    show.planned(plan, missing)
+    store_data(plan, store, show)
     reasons: dict[str, str] = {}
 
     def tell(event: Event) -> None:
@@ -105,13 +108,12 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
         elif event.state == "done":
             store.forget_failure(job.key)
             for note in store.get(job.kind, job.key).meta.get("notes", []):
-                listener.say(note)
-        assert listener is not None
-        listener.event(job, event)
+                show.say(note)
+        show.event(job, event)
 
     if missing:
         engine.run(missing, store, tell)
-    return finish(plan, store, reasons, listener, started, len(missing) - len(reasons))
+    return finish(plan, store, reasons, show, started, len(missing) - len(reasons))
 
 
 def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
@@ -121,17 +123,16 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
     holes = holes_of(plan, store)
     if len(holes) == len(plan.jobs):
         raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
-    return finish(plan, store, holes, listener or Silent(), started, 0)
+    return finish(plan, store, holes, listener or SILENT, started)
 
 
-def finish(plan: Plan, store: Store, reasons: dict[str, str], listener: Listener, started: float, computed: int) -> Outcome:
+def finish(plan: Plan, store: Store, holes: dict[str, str], listener: Listener, started: float, computed: int = 0) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    tables_job = Job.make(
-        TABLES, "tables", asked(plan, reasons), {j.key: j for j in [*plan.data.values(), *plan.jobs.values()]}
-    )
-    tables = stored_tables(tables_job, plan, store, reasons, listener)
-    report = stored_report(tables_job, plan, store, tables, listener)
-    return Outcome(plan, tables, report, reasons, time.monotonic() - started, computed)
+    every = {job.key: job for job in [*plan.data.values(), *plan.jobs.values()]}
+    job = Job.make(TABLES, "tables", asked(plan, holes), every)
+    tables = stored_tables(job, plan, store, holes, listener)
+    report = stored_report(job, plan, store, tables, listener)
+    return Outcome(plan, tables, report, holes, time.monotonic() - started, computed)
 
 
 def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
@@ -158,54 +159,53 @@ def collect(plan: Plan, store: Store, holes: Mapping[str, str]) -> Tables:
     return {**tables, "holes": pd.DataFrame(rows, columns=["job", "reason"]).astype(str)}
 
 
-def store_data(plan: Plan, name: str, job: Job, store: Store, listener: Listener) -> None:
-    if needs_making("data", job.key, store, listener):
-        meta: dict[str, object] = {"title": job.title}
-        with store.writing("data", job.key, meta) as folder:
-            meta |= write_data(plan.splits[name], folder)
+def store_data(plan: Plan, store: Store, listener: Listener = SILENT) -> None:
+    for name, job in plan.data.items():
+        if needs_making(job, store, listener):
+            meta: dict[str, object] = {"title": job.title}
+            with store.writing(job.kind, job.key, meta) as folder:
+                meta |= write_data(plan.splits[name], folder)
 
 
-def needs_making(kind: str, key: str, store: Store, listener: Listener) -> bool:
+def needs_making(job: Job, store: Store, listener: Listener) -> bool:
     """Whether an entry is missing or, after saying so, was damaged and taken out of the way."""
-    if not store.folder(kind, key).exists():
+    if not store.folder(job.kind, job.key).exists():
         return True
-    damage = store.damage(kind, key)
+    damage = store.damage(job.kind, job.key)
     if damage:
-        listener.say(f"{kind}: the stored copy is damaged: {damage}; it is made again")
-        store.discard(kind, key)
+        listener.say(f"{job.kind}: the stored copy is damaged: {damage}; it is made again")
+        store.discard(job.kind, job.key)
     return damage is not None
 
 
 def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], listener: Listener) -> Tables:
-    if needs_making("tables", job.key, store, listener):
+    if needs_making(job, store, listener):
         listener.say("tables: collecting")
-        with store.writing(
-            "tables", job.key, {"title": "tables", "study": plan.spec.name, "labels": dict(plan.mapping)}
-        ) as folder:
+        meta = {"title": "tables", "study": plan.spec.name, "labels": plan.mapping}
+        with store.writing(job.kind, job.key, meta) as folder:
             for name, table in collect(plan, store, holes).items():
                 table.to_parquet(folder / f"{name}.parquet", index=False)
                 table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    entry = store.get("tables", job.key)
+    entry = store.get(job.kind, job.key)
     return {path.stem: pd.read_parquet(path) for path in sorted(entry.folder.glob("*.parquet"))}
 
 
 def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, listener: Listener) -> Path:
     about = provenance(plan, store)
     job = Job.make(REPORT, "report", {"about": about}, {"tables": tables_job})
-    if needs_making("report", job.key, store, listener):
+    if needs_making(job, store, listener):
         listener.say("report: drawing")
-        with store.writing("report", job.key, {"title": "report", "study": plan.spec.name}) as folder:
+        with store.writing(job.kind, job.key, {"title": "report", "study": plan.spec.name}) as folder:
             write_report(tables, about, folder)
-            shutil.copytree(store.get("tables", tables_job.key).folder, folder / "tables", ignore=shutil.ignore_patterns(META))
-    return store.get("report", job.key).folder
+            stored = store.folder(tables_job.kind, tables_job.key)
+            shutil.copytree(stored, folder / "tables", ignore=shutil.ignore_patterns(META))
+    return store.folder(job.kind, job.key)
 
 
 def provenance(plan: Plan, store: Store) -> dict[str, object]:
     """What the report says about where it comes from."""
-    spec = plan.spec
-    notes = [*plan.notes]
+    spec, notes, seconds = plan.spec, [*plan.notes], 0.0
     versions: dict[str, str] = {}
-    seconds = 0.0
     for job in plan.jobs.values():
         try:
             meta = store.get(job.kind, job.key).meta
@@ -219,7 +219,7 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
         "title": spec.title or spec.name,
         "model": spec.model.checkpoint,
         "study": spec.model_dump(mode="json", exclude_defaults=True),
-        "labels": dict(plan.mapping),
+        "labels": plan.mapping,
         "classes": {task.name: list(task.classes) for task in plan.tasks.values()},
         "ablate": spec.ablate,
         "examples": {name: len(split) for name, split in plan.splits.items()},

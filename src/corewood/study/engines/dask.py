@@ -13,16 +13,14 @@ from typing import Any
 
 from corewood.errors import CorewoodError, JobError, StoreError
 from corewood.store.store import Store
-from corewood.study.engines.engine import Event, Tell, reason
-from corewood.study.graph import Graph
-from corewood.study.job import Job
-from corewood.study.work import execute
+from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
+from corewood.study.job import Job, execute
 
 ALLOWED_DEATHS = 2  # of workers, before a job is taken to be what kills them
 
 
 class Workers:
-    """One single-threaded process per core, on dask's LocalCluster; any other dask cluster would do as well."""
+    """Single-threaded processes."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -74,19 +72,13 @@ class Workers:
                 key = str(future.key)
                 running.pop(key, None)
                 problem = future.exception()
-                if problem is None:
-                    graph.done(key)
-                    tell(Event(key, "done"))
-                elif isinstance(problem, StoreError):
+                if isinstance(problem, StoreError):
                     raise problem
-                else:
-                    if isinstance(problem, KilledWorker):
-                        why = f"its worker process was killed {ALLOWED_DEATHS + 1} times, most likely for want of memory"
-                        tell(Event(key, "failed", f"{why}; use fewer workers (--workers 1) or a smaller batch"))
-                    else:
-                        tell(Event(key, "failed", reason(problem)))
-                    for lost in graph.failed(key):
-                        tell(Event(lost.key, "blocked"))
+                why = "" if problem is None else reason(problem)
+                if isinstance(problem, KilledWorker):
+                    why = f"its worker process was killed {ALLOWED_DEATHS + 1} times, most likely for want of memory; "
+                    why += "use fewer workers (--workers 1) or a smaller batch"
+                ended(graph, key, tell, why)
                 submit_ready()
 
 

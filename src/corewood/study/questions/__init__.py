@@ -1,4 +1,4 @@
-"""The questions a study can ask of its subnetworks, in the order of planning."""
+"""The questions a study can ask of its subnetworks, those that need work of their own first."""
 
 from corewood.study.questions import (
     ablations,
@@ -17,22 +17,6 @@ from corewood.study.questions import (
     ways_compared,
 )
 
-QUESTIONS = tuple(
-    module.QUESTION
-    for module in (
-        subnetworks,
-        searches,
-        spread,
-        tunings,
-        core,
-        dynamics,
-        effective_size,
-        ablations,
-        attention,
-        tickets,
-        survivors,
-        overlaps,
-        patterns,
-        ways_compared,
-    )
-)
+WORKING = (effective_size, ablations, attention, tickets, patterns)  # in the order of planning
+READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared)
+QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))

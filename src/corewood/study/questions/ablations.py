@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,31 +14,20 @@ from corewood.data.read import drawn
 from corewood.data.task import FOCUS
 from corewood.evaluate.metrics import parts
 from corewood.evaluate.predict import ablate, unit_set, without
-from corewood.study.entries import read_data, read_logits, read_masks, write_logits
-from corewood.study.job import Job, Kind
-from corewood.study.models import ModelPlan, domain
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, compared, stack
-from corewood.study.work import Work
+from corewood.spec import Ablations
+from corewood.study.entries import read_logits, read_masks, write_logits
+from corewood.study.job import Job, Kind, Work
+from corewood.study.models import ModelPlan, Plan, domain
+from corewood.study.results import Question, Results, compared, stack
 
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
-
-
-@dataclass(frozen=True)
-class Part:
-    model: tuple[str, int]
-    dataset: str
-    job: Job
+Closed = tuple[tuple[str, ...], ...]  # sets of units
+Jobs = dict[tuple[tuple[str, int], str], list[Job]]  # (model, dataset) -> jobs
 
 
-def plan(plan: Plan) -> None:
-    wanted = plan.spec.ablations
-    if wanted is None:
-        return
+def plan(plan: Plan, wanted: Ablations) -> Jobs:
     units = plan.checkpoint.units
     sets = tuple(dict.fromkeys(unit_set(text, units) for text in wanted.sets))
-    groups: dict[str, tuple[tuple[str, ...], ...] | None] = {}
+    groups: dict[str, Closed | None] = {}
     if wanted.singles:
         for layer in range(plan.checkpoint.layers):
             groups[f"layer {layer}"] = tuple((n,) for n in units if n.startswith(f"L{layer}."))
@@ -49,25 +37,19 @@ def plan(plan: Plan) -> None:
         groups["the named sets"] = tuple(s for s in sets if len(s) > 1)
     if wanted.pairs:
         groups["pairs of the core"] = None
-    parts: list[Part] = []
-    for model in plan.models.values():
-        if not model.task.regression:
-            parts += [
-                Part(model.key, n, job(plan, model, n, who, closed))
-                for n in model.task.datasets
-                for who, closed in groups.items()
-                if closed != ()
-            ]
-    plan.parts["ablations"] = parts
+    return {
+        (model.key, n): [job(plan, model, n, who, closed) for who, closed in groups.items() if closed != ()]
+        for model in plan.models.values()
+        if not model.task.regression
+        for n in model.task.datasets
+    }
 
 
-def job(plan: Plan, model: ModelPlan, dataset: str, who: str, closed: tuple[tuple[str, ...], ...] | None) -> Job:
+def job(plan: Plan, model: ModelPlan, dataset: str, who: str, closed: Closed | None) -> Job:
     spec, task = plan.spec, model.task
-    assert spec.ablations is not None
-    examples = spec.ablations.examples
-    params: dict[str, Any] = {**model.at(model.last), "ablate": spec.ablate, "examples": examples, "seed": spec.seed}
-    inputs = {**model.tuned, "reference": model.reference(model.last), "encoded": task.encoded[dataset]}
-    inputs["data"] = task.data[dataset]
+    examples = spec.ablations.examples if spec.ablations else None
+    params: dict[str, Any] = {"ablate": spec.ablate, "examples": examples, "seed": spec.seed}
+    inputs = {"reference": model.reference(model.last), "encoded": task.encoded[dataset], "data": task.data[dataset]}
     if closed is None:  # the core is not known yet: the job finds it in the masks
         found = compared([row for row in plan.rows if row.model == model.key])
         inputs |= {f"search {row.name}": row.masks for row in found if row.masks}
@@ -76,7 +58,7 @@ def job(plan: Plan, model: ModelPlan, dataset: str, who: str, closed: tuple[tupl
         params |= {"closed": [list(units) for units in closed]}
     count = len(closed) if closed is not None else len(plan.checkpoint.units)
     work = count * min(len(task.splits[dataset]), examples or len(task.splits[dataset]))
-    return model.add(Job.make(ABLATE, f"{model.who}ablate {who} on {dataset}", params, inputs, model.local, work))
+    return model.job_at(model.last, ABLATE, f"ablate {who} on {dataset}", params, inputs, work)
 
 
 def do_ablate(work: Work) -> dict[str, Any]:
@@ -87,33 +69,28 @@ def do_ablate(work: Work) -> dict[str, Any]:
         masks = [read_masks(work.input(f"search {name}"))[place] for name, place in params["core"].items()]
         heads = [name for name in core(masks, draws=1).mask.names if ".H" in name]
         closed = list(combinations(heads, 2)) + ([tuple(heads)] if len(heads) > 2 else [])
-    rows = drawn(read_data(work.input("data")).frame, params["examples"], params["seed"])
-    means = work.means()
+    rows = drawn(work.data().frame, params["examples"], params["seed"])
     variants = [without(model.units, units) for units in closed]
     logits = np.zeros((0, len(rows), len(model.labels)), np.float32)
     if variants:
-        logits = ablate(model, variants, work.encoded().take(rows), params["ablate"], means, work.progress)
+        logits = ablate(model, variants, work.encoded().take(rows), params["ablate"], work.means(), work.progress)
     write_logits(logits, work.folder)
     return {"closed": [list(units) for units in closed]}
 
 
 def ablation_table(results: Results) -> pd.DataFrame | None:
-    spec = results.plan.spec
-    there = [part for part in results.plan.parts.get("ablations", ()) if results.there(part.job)]
-    tables = []
-    for key, dataset in dict.fromkeys((part.model, part.dataset) for part in there):
+    spec, tables = results.plan.spec, []
+    planned: Jobs = results.plan.parts.get("ablations", {})
+    for (key, dataset), jobs in planned.items():
         full, task = results.full(key), results.plan.tasks[key[0]]
-        if full is None:
+        split, there = task.splits[dataset], [job for job in jobs if results.there(job)]
+        if full is None or not there:
             continue
-        assert spec.ablations is not None
-        split = task.splits[dataset]
-        rows = drawn(split.frame, spec.ablations.examples, spec.seed)
+        rows = drawn(split.frame, there[0].params["examples"], spec.seed)
         right: dict[tuple[str, ...], np.ndarray] = {}
-        for part in there:
-            if (part.model, part.dataset) == (key, dataset):
-                entry = results.entry(part.job)
-                answers = results.right(task.name, read_logits(entry), dataset, rows)
-                right |= {tuple(units): values for units, values in zip(entry.meta["closed"], answers, strict=True)}
+        for entry in map(results.entry, there):
+            answers = results.right(task.name, read_logits(entry), dataset, rows)
+            right |= {tuple(units): values for units, values in zip(entry.meta["closed"], answers, strict=True)}
         if not right:  # a core of fewer than two heads has no pairs
             continue
         whole = results.right(task.name, results.logits(full, dataset)[rows], dataset, rows)
@@ -121,11 +98,10 @@ def ablation_table(results: Results) -> pd.DataFrame | None:
         inside = split.cases.isin(spec.focus).to_numpy()[rows] if split.cases is not None else np.zeros(0, bool)
         if inside.any():
             cases.insert(1, (FOCUS, "", inside))
-        units = results.units
-        table = ablation_rows(whole, right, cases, results.core(key), units.layers * units.heads)
-        focus = table["case"].isin(spec.focus)
-        facts = {"task": key[0], "tuning": key[1], "dataset": dataset, "domain": domain(dataset), "ablate": spec.ablate}
-        tables.append(table.assign(focus=focus, **facts))
+        heads = results.units.layers * results.units.heads
+        table = ablation_rows(whole, right, cases, results.core(key), heads)
+        table = table.assign(focus=table["case"].isin(spec.focus), task=key[0], tuning=key[1])
+        tables.append(table.assign(dataset=dataset, domain=domain(dataset), ablate=spec.ablate))
     return stack(tables)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,58 +15,45 @@ from corewood.data.read import drawn
 from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.evaluate.attention import attention_map, head_scores, split_words
-from corewood.study.entries import read_data, read_maps
-from corewood.study.job import Job, Kind
-from corewood.study.models import VALIDATION
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, stack
-from corewood.study.work import Work
-
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
+from corewood.spec import Attention
+from corewood.store.store import Entry
+from corewood.study.entries import read_maps
+from corewood.study.job import Job, Kind, Work
+from corewood.study.models import VALIDATION, Plan
+from corewood.study.results import Question, Results, stack
 
 FAINT = 0.02  # attention below this is left out of the maps
 
 
-def plan(plan: Plan) -> None:
-    wanted = plan.spec.attention
-    if wanted is None:
-        return
+def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
     if not plan.checkpoint.tokenizer.is_fast:
         raise InputError("attention: words are read off a fast tokenizer, and this model has none; leave attention out")
-    parts = {}
+    params = {
+        **wanted.model_dump(mode="json", include={"examples", "maps", "texts"}),
+        "focus": list(plan.spec.focus),
+        "seed": plan.spec.seed,
+    }
+    jobs = {}
     for model in plan.models.values():
         task = model.task
         challenge = [n for n in task.datasets if n != VALIDATION]
         dataset = wanted.dataset or (challenge or [VALIDATION])[0]
         if dataset not in task.splits:
             raise InputError(f"attention.dataset: there is no {dataset!r}; the sets are {', '.join(task.splits)}")
-        params = {
-            **model.at(model.last),
-            "examples": wanted.examples,
-            "maps": wanted.maps,
-            "texts": [list(texts) for texts in wanted.texts],
-            "focus": list(plan.spec.focus),
-            "seed": plan.spec.seed,
-        }
         work = min(wanted.examples, len(task.splits[dataset]))
-        inputs = {**model.tuned, "data": task.data[dataset]}
-        title = f"{model.who}attention on {dataset}"
-        parts[model.key] = model.add(Job.make(ATTENTION, title, params, inputs, model.local, work))
-    plan.parts["attention"] = parts
+        title, inputs = f"attention on {dataset}", {"data": task.data[dataset]}
+        jobs[model.key] = model.job_at(model.last, ATTENTION, title, params, inputs, work)
+    return jobs
 
 
 def do_attention(work: Work) -> dict[str, Any]:
-    params, model = work.job.params, work.model()
-    split = read_data(work.input("data"))
-    chosen = drawn(split.frame, params["examples"], params["seed"])
-    examples = split_words(model, split, chosen)
+    params, model, split = work.job.params, work.model(), work.data()
+    examples = split_words(model, split, drawn(split.frame, params["examples"], params["seed"]))
     head_scores(model, examples, work.progress).to_parquet(work.folder / "scores.parquet", index=False)
     columns = [c for c in ("first", "second") if c in split.frame]
     shown = [(name, tuple(split.frame.loc[i, columns])) for name, i in to_show(split, params["maps"], params["focus"])]
     shown += [("", tuple(texts)) for texts in params["texts"]]
-    maps = []
-    arrays = {}
+    maps, arrays = [], {}
     for i, (name, texts) in enumerate(shown):
         one = attention_map(model, *texts)
         arrays[f"map-{i}"] = one.values.astype(np.float32)
@@ -83,10 +71,17 @@ def to_show(split: Split, count: int, focus: Sequence[str]) -> list[tuple[str, i
     return [(name, int(letters[split.cases == name].idxmin())) for name in names if (split.cases == name).any()][:count]
 
 
+def read(results: Results) -> list[tuple[tuple[str, int], Entry]]:
+    """(model, what is known of its heads)"""
+    jobs: dict[tuple[str, int], Job] = results.plan.parts.get("attention", {})
+    return [(key, results.entry(job)) for key, job in jobs.items() if results.there(job)]
+
+
 def scores_table(results: Results) -> pd.DataFrame | None:
     """Every head on every kind of place; `core` marks those that all subnetworks keep."""
     tables = []
-    for key, scores in read_scores(results):
+    for key, entry in read(results):
+        scores = pd.read_parquet(entry.path("scores.parquet"))
         does = mostly(scores).set_index("unit")["does"]
         unit = named(scores)
         core = unit.isin(results.core(key))
@@ -94,35 +89,27 @@ def scores_table(results: Results) -> pd.DataFrame | None:
     return stack(tables)
 
 
-def read_scores(results: Results) -> list[tuple[tuple[str, int], pd.DataFrame]]:
-    jobs = results.plan.parts.get("attention", {})
-    return [
-        (key, pd.read_parquet(results.entry(job).path("scores.parquet"))) for key, job in jobs.items() if results.there(job)
-    ]
-
-
 def core_table(results: Results) -> pd.DataFrame | None:
     tables = []
-    for key, scores in read_scores(results):
-        if results.core(key):
-            tables.append(core_against_rest(scores, results.core(key)).assign(task=key[0], tuning=key[1]))
+    for key, entry in read(results):
+        if core := results.core(key):
+            scores = pd.read_parquet(entry.path("scores.parquet"))
+            tables.append(core_against_rest(scores, core).assign(task=key[0], tuning=key[1]))
     return stack(tables)
 
 
 def maps_table(results: Results) -> pd.DataFrame | None:
     """Maps of the core heads on the examples shown: one row per head and pair of words, without the faint ones."""
     tables = []
-    for key, job in results.plan.parts.get("attention", {}).items():
-        for number, (case, shown) in enumerate(read_maps(results.entry(job)) if results.there(job) else ()):
-            for unit in results.core(key):
-                layer, head = (int(part[1:]) for part in unit.split("."))
-                values = shown.values[layer, head]
-                query, column = np.nonzero(values >= FAINT)
-                words = np.array(shown.words, dtype=object)
-                facts = {"task": key[0], "tuning": key[1], "example": number, "case": case, "unit": unit}
-                places = {"query": query, "key": column, "query_word": words[query], "key_word": words[column]}
-                places |= {"query_sentence": shown.sentence[query], "key_sentence": shown.sentence[column]}
-                tables.append(pd.DataFrame({**places, "value": values[query, column]}).assign(**facts))
+    for key, entry in read(results):
+        for (number, (case, shown)), unit in product(enumerate(read_maps(entry)), results.core(key)):
+            layer, head = (int(part[1:]) for part in unit.split("."))
+            values, words = shown.values[layer, head], np.array(shown.words, dtype=object)
+            query, column = np.nonzero(values >= FAINT)
+            facts: dict[str, Any] = {"task": key[0], "tuning": key[1], "example": number, "case": case, "unit": unit}
+            places = {"query": query, "key": column, "query_word": words[query], "key_word": words[column]}
+            places |= {"query_sentence": shown.sentence[query], "key_sentence": shown.sentence[column]}
+            tables.append(pd.DataFrame({**places, "value": values[query, column]}).assign(**facts))
     return stack(tables)
 
 

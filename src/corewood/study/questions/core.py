@@ -11,29 +11,22 @@ import pandas as pd
 from corewood.analyse.core import Core, core, frequencies, rank_correlations
 from corewood.analyse.stability import agreement, overlap
 from corewood.model.mask import Mask
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, Results, stack
+from corewood.study.results import Group, Question, Results, stack
 
 SHARE = 0.75  # of the masks, for the looser definition of the core
 ACROSS = -1  # as the seed of a fine-tuning: all of them
 
 
-def kept_table(group: Group) -> pd.DataFrame:
+def frequencies_table(group: Group) -> pd.DataFrame:
     tables = [
         group.masks[r.name].table().assign(subnetwork=r.name, target=r.target, nested=r.nested, seed=r.seed)
         for r in group.found
     ]
-    return pd.concat(tables, ignore_index=True)
+    return frequencies(pd.concat(tables, ignore_index=True))
 
 
-def frequencies_table(group: Group) -> pd.DataFrame | None:
-    return frequencies(kept_table(group)) if group.found else None
-
-
-def core_table(group: Group) -> pd.DataFrame | None:
+def core_table(group: Group) -> pd.DataFrame:
     """One row per definition, each with its nulls; the last is the paper's: heads in all masks of all sparsities."""
-    if not group.found:
-        return None
     by = {target: [group.masks[r.name] for r in rows] for target, rows in group.by_target().items()}
     rows = [core_row(f"all at {100 * target:g} %", core(masks)) for target, masks in by.items()]
     if len(by) > 1:
@@ -47,26 +40,16 @@ def core_table(group: Group) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
-def rank_table(group: Group) -> pd.DataFrame | None:
+def rank_table(group: Group) -> pd.DataFrame:
     """Spearman's rho of head frequencies; nested masks go together by construction, so that its p means nothing."""
-    if not group.found:
-        return None
-    table = rank_correlations(frequencies(kept_table(group)))
+    table = rank_correlations(frequencies_table(group))
     return table.assign(p=np.nan) if group.found[0].nested else table
 
 
 def core_row(definition: str, found: Core) -> dict[str, object]:
-    return {
-        "definition": definition,
-        "masks": found.masks,
-        "heads": len(found.heads),
-        "expected": found.expected,
-        "p": found.p,
-        "expected_layers": found.expected_layers,
-        "p_layers": found.p_layers,
-        "mlps": len(found.mlps),
-        "members": " ".join(found.heads),
-    }
+    chance = {name: getattr(found, name) for name in ("expected", "p", "expected_layers", "p_layers")}
+    row = {"definition": definition, "masks": found.masks, "heads": len(found.heads), **chance}
+    return {**row, "mlps": len(found.mlps), "members": " ".join(found.heads)}
 
 
 def across_tunings(results: Results) -> pd.DataFrame | None:
@@ -74,14 +57,13 @@ def across_tunings(results: Results) -> pd.DataFrame | None:
     rows = []
     for task, way in dict.fromkeys((g.model.task.name, g.way) for g in results.groups if g.found):
         groups = [g for g in results.groups if g.found and (g.model.task.name, g.way) == (task, way)]
-        if len(groups) < 2:
-            continue
         own = {g.model.tuning: [g.masks[r.name] for r in g.found] for g in groups}
-        rows += [{"task": task, "way": way, "tuning": t, **core_row("all", core(masks))} for t, masks in own.items()]
-        every = core([mask for masks in own.values() for mask in masks])
-        rows.append({"task": task, "way": way, "tuning": ACROSS, **core_row("all of all fine-tunings", every)})
-        shared = core([reduce(and_, masks) for masks in own.values()])
-        rows.append({"task": task, "way": way, "tuning": ACROSS, **core_row("in the core of every fine-tuning", shared)})
+        if len(own) < 2:
+            continue
+        found = [(tuning, "all", masks) for tuning, masks in own.items()]
+        found.append((ACROSS, "all of all fine-tunings", [mask for masks in own.values() for mask in masks]))
+        found.append((ACROSS, "in the core of every fine-tuning", [reduce(and_, masks) for masks in own.values()]))
+        rows += [{"task": task, "way": way, "tuning": t, **core_row(what, core(masks))} for t, what, masks in found]
     return pd.DataFrame(rows) if rows else None
 
 
@@ -95,24 +77,20 @@ def agreement_table(group: Group) -> pd.DataFrame | None:
     return stack(tables)
 
 
-def core_over_training(group: Group) -> pd.DataFrame | None:
+def core_over_training(group: Group) -> pd.DataFrame:
     """The heads that all seeds keep at a checkpoint, against those they keep at the last, sparsity by sparsity."""
     groups: dict[tuple[int, float], list[Mask]] = {}
     for row in group.grid:
         groups.setdefault((row.checkpoint, row.target), []).append(group.masks[row.name])
     checkpoints = sorted({c for c, _ in groups})
-    if len(checkpoints) < 2:
-        return None
     rows = []
-    for (checkpoint, target), masks in sorted(groups.items()):
+    for (checkpoint, target), masks in sorted(groups.items()) if len(checkpoints) > 1 else ():
         last = groups.get((checkpoints[-1], target))
         if last is not None and len(masks) > 1 and len(last) > 1:
             here, there = core(masks, draws=1), core(last, draws=1)
-            rows.append(
-                {"checkpoint": checkpoint, "target": target, "nested": group.grid[0].nested, "seeds": len(masks),
-                 **overlap(here.mask, there.mask), "members": " ".join(here.heads)}
-            )  # fmt: skip
-    return pd.DataFrame(rows) if rows else None
+            facts = {"checkpoint": checkpoint, "target": target, "nested": group.grid[0].nested, "seeds": len(masks)}
+            rows.append({**facts, **overlap(here.mask, there.mask), "members": " ".join(here.heads)})
+    return pd.DataFrame(rows)
 
 
 QUESTION = Question(
@@ -120,7 +98,7 @@ QUESTION = Question(
     lambda r: {
         "core": r.each(core_table),
         "core_tunings": across_tunings(r),
-        "core_over_training": r.each(core_over_training),
+        "core_over_training": r.each(core_over_training, grid=True),
         "frequencies": r.each(frequencies_table),
         "rank_correlations": r.each(rank_table),
         "agreement": r.each(agreement_table),

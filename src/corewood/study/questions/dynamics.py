@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.generalisation import dynamics
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, stack
+from corewood.study.results import Question, Results, stack
 from corewood.study.subnetwork import FULL
 
 

@@ -2,56 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import product
 
 import pandas as pd
 
 from corewood.analyse.effective import effective_size
-from corewood.spec import Importance
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, stack
+from corewood.spec import EffectiveSize, Importance
+from corewood.study.models import Plan
+from corewood.study.results import Group, Question, stack
 from corewood.study.subnetwork import FULL, GRID
 from corewood.study.ways import importance, l0
 
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
 
-
-def plan(plan: Plan) -> None:
-    wanted = plan.spec.effective_size
-    if wanted is None:
-        return
+def plan(plan: Plan, wanted: EffectiveSize) -> None:
     for model in plan.models.values():
         if wanted.way == "l0" and model.task.regression:
             continue
-        steps = model.steps if wanted.checkpoints == "all" else sorted(set(wanted.checkpoints))
-        for step in reversed(steps):
+        for step in reversed(model.steps if wanted.checkpoints == "all" else sorted(set(wanted.checkpoints))):
             if wanted.way == "l0":
-                plan.rows.extend(l0.searched(model, plan.spec, wanted, step, GRID))
+                plan.rows.extend(l0.searched(model, wanted, step, GRID))
                 continue
             for sparsity in wanted.sparsity:
                 stand_in = "zero" if plan.spec.ablate == "zero" else "mean"
                 settings = Importance.model_validate({"sparsity": sparsity, "ablate": stand_in})
-                plan.rows.append(importance.pruned(model, settings, "both", question=GRID, step=step))
+                plan.rows.append(importance.pruned(model, settings, "both", step, GRID))
 
 
 def effective_size_table(group: Group) -> pd.DataFrame | None:
     """Both orders, one-sided and two-sided; `chosen` marks the rule that the study asks for."""
     spec = group.results.plan.spec
     rule = spec.effective_size
-    if rule is None or not group.grid:
-        return None
+    assert rule is not None
     table = group.accuracy[group.accuracy["question"].isin([FULL, GRID])]
-    made = [
-        effective_size(table, rule.margin, order, two_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]
-        for order in ("accuracies", "seeds")
-        for two_sided in (False, True)
-    ]
-    found = stack(made)
+    found = stack(
+        [
+            effective_size(table, rule.margin, order, two_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]
+            for order, two_sided in product(("accuracies", "seeds"), (False, True))
+        ]
+    )
     if found is None:
         return None
     chosen = (found["order"] == rule.order) & (found["two_sided"] == rule.two_sided)
     return found.assign(nested=group.grid[0].nested, margin=rule.margin, chosen=chosen)
 
 
-QUESTION = Question("effective_size", lambda r: {"effective_size": r.each(effective_size_table)}, plan)
+QUESTION = Question("effective_size", lambda r: {"effective_size": r.each(effective_size_table, grid=True)}, plan)

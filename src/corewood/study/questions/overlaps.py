@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.overlaps import overlaps
-from corewood.study.questions.question import Question
 from corewood.study.questions.survivors import PRUNED_KINDS, common
-from corewood.study.results import Results, stack
+from corewood.study.results import Question, Results, stack
 
 
 def overlaps_table(results: Results) -> pd.DataFrame | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -17,18 +17,13 @@ from corewood.errors import InputError
 from corewood.evaluate.attention import split_words
 from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
 from corewood.model.mask import Mask
+from corewood.spec import Patterns
 from corewood.store.store import file_digest
-from corewood.study.entries import read_data
-from corewood.study.job import Job, Kind
-from corewood.study.models import VALIDATION, ModelPlan
-from corewood.study.questions.question import Question
+from corewood.study.job import Job, Kind, Work
+from corewood.study.models import VALIDATION, ModelPlan, Plan
 from corewood.study.questions.survivors import PRUNED_KINDS
-from corewood.study.results import Results, stack
+from corewood.study.results import Question, Results, stack
 from corewood.study.subnetwork import IMPORTANCE
-from corewood.study.work import Work
-
-if TYPE_CHECKING:
-    from corewood.study.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -37,10 +32,8 @@ class Part:
     looks: tuple[tuple[str, int, str, Job], ...]  # (task, seed of fine-tuning or -1, state, job)
 
 
-def plan(plan: Plan) -> None:
-    wanted, spec = plan.spec.patterns, plan.spec
-    if wanted is None:
-        return
+def plan(plan: Plan, wanted: Patterns) -> Part:
+    spec = plan.spec
     if not plan.checkpoint.tokenizer.is_fast:
         raise InputError("patterns: words are read off a fast tokenizer, and this model has none; leave patterns out")
     annotated = None if wanted.annotated is None else plan.base / Path(wanted.annotated).expanduser()
@@ -50,31 +43,27 @@ def plan(plan: Plan) -> None:
             raise InputError(f"patterns.annotated: {annotated} is no folder; it needs .npy maps and labels.csv")
         files = sorted(p for p in annotated.rglob("*") if p.is_file())
         content = [f"{p.relative_to(annotated)}:{file_digest(p)}" for p in files]
+    local = {"annotated": None if annotated is None else str(annotated)}
     classifiers = {}
     for flavour in ("raw", "normed"):
         params = {"normed": flavour == "normed", "annotated": content, "seed": spec.seed}
         params |= {"maps": wanted.maps, "steps": wanted.steps}
-        local = {"annotated": None if annotated is None else str(annotated)}
         job = Job.make(CLASSIFIER, f"pattern classifier, {flavour}", params, {}, local, wanted.maps)
         classifiers[flavour] = plan.jobs.setdefault(job.key, job)
 
-    def look(model: ModelPlan, params: Mapping[str, Any], tuned: Mapping[str, Job], who: str) -> Job:
-        assert spec.patterns is not None
-        params = {**params, "examples": spec.patterns.examples, "seed": spec.seed}
-        inputs = {**tuned, **classifiers, "data": model.task.data[VALIDATION]}
-        work = 12 * min(spec.patterns.examples, len(model.task.splits[VALIDATION]))
-        return model.add(
-            Job.make(PATTERNS, f"{who}patterns {'after' if tuned else 'before'}", params, inputs, model.local, work)
-        )
+    def look(model: ModelPlan) -> Job:
+        title = f"patterns {'after' if model.tuned else 'before'}"
+        inputs = {**classifiers, "data": model.task.data[VALIDATION]}
+        work = 12 * min(wanted.examples, len(model.task.splits[VALIDATION]))
+        return model.job_at(model.last, PATTERNS, title, {"examples": wanted.examples, "seed": spec.seed}, inputs, work)
 
     looks = []
-    for name in plan.tasks if wanted.pretrained and spec.fine_tune else ():
-        model = next(m for m in plan.models.values() if m.task.name == name)
-        who = f"{name}: " if len(plan.tasks) > 1 else ""
-        looks.append((name, -1, "pretrained", look(model, model.params, {}, who)))
+    for task in plan.tasks.values() if wanted.pretrained and spec.fine_tune else ():
+        model = next(m for m in plan.models.values() if m.task is task)
+        looks.append((task.name, -1, "pretrained", look(replace(model, tuned={}, who=task.who))))
     state = "fine-tuned" if spec.fine_tune else "as given"
-    looks += [(*m.key, state, look(m, m.at(m.last), m.tuned, m.who)) for m in plan.models.values()]
-    plan.parts["patterns"] = Part(classifiers, tuple(looks))
+    looks += [(*model.key, state, look(model)) for model in plan.models.values()]
+    return Part(classifiers, tuple(looks))
 
 
 def do_pattern_classifier(work: Work) -> dict[str, Any]:
@@ -91,7 +80,7 @@ def do_pattern_classifier(work: Work) -> dict[str, Any]:
 def do_patterns(work: Work) -> dict[str, Any]:
     params = work.job.params
     model = work.model() if "fine_tune" in work.job.inputs else work.new_model(params["seed"])
-    split = read_data(work.input("data"))
+    split = work.data()
     chosen = drawn(split.frame, params["examples"], params["seed"])
     raw, normed = (Classifier.load(work.input(flavour).folder) for flavour in ("raw", "normed"))
     shares = pattern_shares(model, raw, normed, split_words(model, split, chosen), work.progress)
@@ -103,13 +92,12 @@ def tables(results: Results) -> dict[str, pd.DataFrame | None]:
     part: Part | None = results.plan.parts.get("patterns")
     if part is None or not all(map(results.there, part.classifiers.values())):
         return {}
-    found = stack(
-        [
-            pd.read_parquet(results.entry(job).path("shares.parquet")).assign(task=task, state=state, tuning=tuning)
-            for task, tuning, state, job in part.looks
-            if results.there(job)
-        ]
-    )
+    looks = [
+        pd.read_parquet(results.entry(job).path("shares.parquet")).assign(task=task, state=state, tuning=tuning)
+        for task, tuning, state, job in part.looks
+        if results.there(job)
+    ]
+    found = stack(looks)
     if found is None:
         return {}
     alive = super_survivors(results)

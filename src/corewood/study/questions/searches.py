@@ -5,16 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.generalisation import convergence
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, Results, stack
+from corewood.study.results import Group, Question, Results, stack
 from corewood.study.subnetwork import IMPORTANCE, L0, MAGNITUDE, PRUNE
 
 
 def convergence_table(group: Group) -> pd.DataFrame | None:
     """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
-    if group.way != L0 or not group.judged:
-        return None
-    return convergence(group.accuracy, group.held, group.targets, group.ended)
+    judged = group.way == L0 and group.judged
+    return convergence(group.accuracy, group.held, group.targets, group.ended) if judged else None
 
 
 def trajectories_table(group: Group) -> pd.DataFrame | None:

@@ -13,8 +13,7 @@ from corewood.analyse.generalisation import spread
 from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
 from corewood.study.models import domain
-from corewood.study.questions.question import Question
-from corewood.study.results import Group, stack
+from corewood.study.results import Group, Question, in_front, stack
 from corewood.study.subnetwork import PRUNE
 
 
@@ -38,19 +37,16 @@ def differences_table(group: Group) -> pd.DataFrame | None:
     if table is None:
         return None
     table = pd.concat([corrected(part) for _, part in table.groupby("target", sort=False)], ignore_index=True)
-    first = ["target", "nested", "dataset", "case", "group"]
-    return table[first + [c for c in table.columns if c not in first]]
+    return in_front(["target", "nested", "dataset", "case", "group"], table)
 
 
-def variance_table(group: Group) -> pd.DataFrame | None:
-    rows = [{**facts, "n": right.shape[1], **variance_split(right)} for facts, _, right in answers(group) if right.shape[1] > 1]
-    return pd.DataFrame(rows) if rows else None
+def variance_table(group: Group) -> pd.DataFrame:
+    several = [(facts, right) for facts, _, right in answers(group) if right.shape[1] > 1]
+    return pd.DataFrame({**facts, "n": right.shape[1], **variance_split(right)} for facts, right in several)
 
 
-def size_effect_table(group: Group) -> pd.DataFrame | None:
+def size_effect_table(group: Group) -> pd.DataFrame:
     """Accuracy against size, where subnetworks of one target differ in it."""
-    if not group.found:
-        return None
     rows = []
     units = group.results.units
     for currency in ("units_share", "encoder_share"):
@@ -62,7 +58,7 @@ def size_effect_table(group: Group) -> pd.DataFrame | None:
                 facts = {"target": target, "dataset": dataset, "case": case, "currency": currency}
                 spans = {"smallest": here.min(), "largest": here.max()}
                 rows.append({**facts, **spans, **size_effect(part["value"].to_numpy(), here)})
-    return pd.DataFrame(rows) if rows else None
+    return pd.DataFrame(rows)
 
 
 def ablated_values_table(group: Group) -> pd.DataFrame | None:
@@ -71,19 +67,15 @@ def ablated_values_table(group: Group) -> pd.DataFrame | None:
     results, task = group.results, group.model.task
     tables = []
     for row in [r for r in group.found if r.beside]:
+        facts: dict[str, Any] = {"subnetwork": row.name, "target": row.target, "seed": row.seed, "nested": row.nested}
         every = {results.plan.spec.ablate: row.predictions, **row.beside}
         for value, jobs in every.items():
-            if not all(map(results.there, jobs.values())):
-                continue
-            for dataset, job in jobs.items():
+            for dataset, job in jobs.items() if all(map(results.there, jobs.values())) else ():
                 logits = read_logits(results.entry(job))[row.place]
-                facts: dict[str, Any] = {"subnetwork": row.name, "target": row.target, "seed": row.seed, "nested": row.nested}
                 made = accuracy(logits, task.splits[dataset], task.classes)
                 tables.append(made.assign(**facts, ablate=value, dataset=dataset, domain=domain(dataset)))
     found = stack(tables)
-    if found is None:
-        return None
-    return found[columns + [c for c in found.columns if c not in [*columns, "agreement", "kl"]]]
+    return None if found is None else in_front(columns, found.drop(columns=["agreement", "kl"], errors="ignore"))
 
 
 QUESTION = Question(

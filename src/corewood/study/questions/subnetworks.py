@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from corewood.study.entries import read_masks
-from corewood.study.questions.question import Question
-from corewood.study.results import Results, stack
-from corewood.study.subnetwork import FULL, RETRAINED, Subnetwork
+from corewood.study.results import Question, Results, in_front, stack
+from corewood.study.subnetwork import FACTS, FULL, RETRAINED, Subnetwork
 
-ABOUT = ("task", "tuning", "checkpoint", "question", "way", "prune", "target", "nested", "seed", "ticket", "draw")
+ABOUT = tuple(name for name in FACTS if name not in ("state", "epochs"))  # what a mask is about
 
 
 def about(row: Subnetwork) -> dict[str, Any]:
@@ -23,8 +22,7 @@ def masks_table(results: Results) -> pd.DataFrame | None:
     """One row per unit."""
     rows = [r for r in results.rows if r.masks is not None and not r.of_weights and r.state != RETRAINED]
     found = stack([results.mask(r).table().assign(**about(r)) for r in rows])
-    first = ["subnetwork", *ABOUT]
-    return None if found is None else found[first + [c for c in found.columns if c not in first]]
+    return None if found is None else in_front(["subnetwork", *ABOUT], found)
 
 
 def sizes_table(results: Results) -> pd.DataFrame | None:
@@ -50,19 +48,20 @@ def size(results: Results, row: Subnetwork) -> dict[str, Any]:
     if row.of_weights:
         kept, shared, total = (entry.meta[name] for name in ("weights", "shared", "total"))
         left = units.encoder_parameters - (total - kept)
-        share = {"weights": kept, "encoder_share": left / units.encoder_parameters}
-        return {**about(row), **share, "in_good": shared / kept if kept else np.nan}
+        facts = {"weights": kept, "encoder_share": left / units.encoder_parameters}
+        return {**about(row), **facts, "in_good": share(shared, kept)}
     mask = read_masks(entry)[row.place]
-    good = read_masks(results.entry(row.good))[row.good_place] if row.good is not None else mask
-    inside = mask & good
-    heads, mlps = int(mask.heads.sum()), int(mask.mlps.sum())
-    return {
-        **about(row),
-        **mask.sizes(units),
-        "heads_in_good": int(inside.heads.sum()) / heads if heads else np.nan,
-        "mlps_in_good": int(inside.mlps.sum()) / mlps if mlps else np.nan,
-        "in_good": len(inside) / len(mask) if len(mask) else np.nan,
+    inside = mask & (read_masks(results.entry(row.good))[row.good_place] if row.good is not None else mask)
+    shares = {
+        "heads_in_good": share(inside.heads.sum(), mask.heads.sum()),
+        "mlps_in_good": share(inside.mlps.sum(), mask.mlps.sum()),
+        "in_good": share(len(inside), len(mask)),
     }
+    return {**about(row), **mask.sizes(units), **shares}
+
+
+def share(part: int, whole: int) -> float:
+    return int(part) / int(whole) if whole else np.nan
 
 
 QUESTION = Question("subnetworks", lambda r: {"scores": r.scores, "masks": masks_table(r), "sizes": sizes_table(r)})

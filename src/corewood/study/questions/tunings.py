@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.differences import variance_components
-from corewood.study.questions.question import Question
-from corewood.study.results import Results
+from corewood.study.results import Question, Results
 from corewood.study.subnetwork import FULL, PRUNE, PRUNED, RANDOM
 
 

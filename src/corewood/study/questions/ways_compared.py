@@ -10,8 +10,7 @@ import pandas as pd
 from corewood.analyse.differences import beside
 from corewood.evaluate.metrics import parts
 from corewood.study.models import domain
-from corewood.study.questions.question import Question
-from corewood.study.results import Results
+from corewood.study.results import Question, Results
 from corewood.study.subnetwork import FULL, L0, PRUNE, Subnetwork
 
 

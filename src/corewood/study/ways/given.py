@@ -10,10 +10,9 @@ from corewood.model.mask import Mask
 from corewood.model.mask_files import read_masks
 from corewood.spec import StudySpec
 from corewood.study.entries import write_masks
-from corewood.study.job import Job, Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import Checkpoint, ModelPlan
 from corewood.study.subnetwork import GIVEN, Subnetwork
-from corewood.study.work import Work
 
 
 def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]:
@@ -30,22 +29,18 @@ def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]
     return found
 
 
-def plan(model: ModelPlan, spec: StudySpec, masks: dict[str, Mask]) -> list[Subnetwork]:
+def plan(model: ModelPlan, masks: dict[str, Mask]) -> list[Subnetwork]:
     """Masks of one size are compared with each other, as the searches of one sparsity are."""
     if not masks:
         return []
     content = {name: [mask.heads.astype(int).tolist(), mask.mlps.astype(int).tolist()] for name, mask in masks.items()}
-    job = model.add(Job.make(MASKS, f"{model.who}given masks", {"masks": content}, {}, model.local))
-    predictions = model.predict(model.last, "given masks", job, spec.ablate, len(masks))
+    job, stand_in = model.job(MASKS, "given masks", {"masks": content}, {}), model.spec.ablate
+    predictions = model.predict(model.last, "given masks", job, stand_in, len(masks))
     rows = []
     for place, (name, mask) in enumerate(masks.items()):
-        facts: dict[str, Any] = {
-            "target": round(1 - float(mask.vector.mean()), 4),
-            "seed": place,
-            "place": place,
-            "stand_in": spec.ablate,
-        }
-        rows.append(model.row(name=f"given-{name}", way=GIVEN, **facts, masks=job, predictions=predictions))
+        facts: dict[str, Any] = {"target": round(1 - float(mask.vector.mean()), 4), "seed": place, "place": place}
+        facts |= {"masks": job, "stand_in": stand_in, "predictions": predictions}
+        rows.append(model.row(name=f"given-{name}", way=GIVEN, **facts))
     return rows
 
 

@@ -8,44 +8,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.data.labels import gold_classes
 from corewood.prune.importance import importance_search, unit_judge
-from corewood.spec import Importance, StudySpec
-from corewood.study.entries import read_data, read_masks, write_masks
-from corewood.study.job import Job, Kind
+from corewood.spec import Importance
+from corewood.study.entries import read_masks, write_masks
+from corewood.study.job import Kind, Work
 from corewood.study.models import SEARCH, ModelPlan
 from corewood.study.subnetwork import GRID, IMPORTANCE, PRUNE, Subnetwork
-from corewood.study.work import Work
 
 
-def plan(model: ModelPlan, spec: StudySpec, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
+def plan(model: ModelPlan, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
     rows = []
-    for settings in spec.prune.importance:
+    for settings in model.spec.prune.importance:
         if settings.like is None:
-            rows += [pruned(model, settings, prune) for prune in settings.prune]
-        rows += [pruned(model, settings, "both", like=row) for row in l0 if settings.like]
+            rows += [pruned(model, settings, prune, model.last) for prune in settings.prune]
+        else:
+            rows += [pruned(model, settings, "both", model.last, like=row) for row in l0]
     return rows
 
 
 def pruned(
-    model: ModelPlan, settings: Importance, prune: str, like: Subnetwork | None = None, question: str = PRUNE, step: int = -1
+    model: ModelPlan, settings: Importance, prune: str, step: int, question: str = PRUNE, like: Subnetwork | None = None
 ) -> Subnetwork:
-    step = model.last if step < 0 else step
+    task, stand_in = model.task, settings.stand_in
     early = f"@{step}" if step != model.last else ""
-    size = f" {100 * settings.sparsity:g} %" if settings.sparsity else ""
-    who, name = (
-        f"importance pruning ({prune}){size}{early}",
-        f"importance-{prune}{size.replace(' %', '').replace(' ', '-')}{early}",
-    )
+    size = f"{100 * settings.sparsity:g}" if settings.sparsity else ""
+    who = f"importance pruning ({prune}){f' {size} %' if size else ''}{early}"
+    name = f"importance-{prune}{f'-{size}' if size else ''}{early}"
     facts: dict[str, Any] = {"prune": prune, "target": settings.sparsity or 0.0, "question": question, "checkpoint": step}
-    params = {
-        **model.at(step),
-        "settings": {**settings.model_dump(mode="json", exclude={"prune", "like"}), "ablate": settings.stand_in},
-        "prune": prune,
-        "metric": model.task.metric,
-    }
-    inputs = {**model.tuned, "data": model.task.data[SEARCH], "encoded": model.task.encoded[SEARCH]}
-    if settings.stand_in == "mean":
+    own = {**settings.model_dump(mode="json", exclude={"prune", "like"}), "ablate": stand_in}
+    params = {"settings": own, "prune": prune, "metric": task.metric}
+    inputs = {"data": task.data[SEARCH], "encoded": task.encoded[SEARCH]}
+    if stand_in == "mean":
         inputs["reference"] = model.reference(step)
     if like is not None:
         assert like.masks is not None
@@ -55,21 +48,17 @@ def pruned(
         facts |= {"target": like.target, "seed": like.seed}
     if question == GRID:
         who, name = f"grid {who}", f"grid-{name}"
-    job = model.add(Job.make(PRUNING, f"{model.who}{who}", params, inputs, model.local, 30 * len(model.task.splits[SEARCH])))
-    predictions = model.predict(step, name, job, settings.stand_in)
-    return model.row(name=name, way=IMPORTANCE, **facts, masks=job, stand_in=settings.stand_in, predictions=predictions)
+    job = model.job_at(step, PRUNING, who, params, inputs, 30 * len(task.splits[SEARCH]))
+    predictions = model.predict(step, name, job, stand_in)
+    return model.row(name=name, way=IMPORTANCE, **facts, masks=job, stand_in=stand_in, predictions=predictions)
 
 
 def do_importance(work: Work) -> dict[str, Any]:
     params, model, examples = work.job.params, work.model(), work.encoded()
-    settings = Importance(**params["settings"])
-    gold = gold_classes(model.labels, read_data(work.input("data")))
-    means = work.means()
+    settings, gold, means = Importance(**params["settings"]), work.gold(model), work.means()
     judge = unit_judge(model, examples, gold, params["metric"], settings.stand_in, means)
-    size = None
-    if "like" in work.job.inputs:
-        like = read_masks(work.input("like"))[0]
-        size = int(like.heads.sum()), int(like.mlps.sum())
+    like = read_masks(work.input("like"))[0] if "like" in work.job.inputs else None
+    size = None if like is None else (int(like.heads.sum()), int(like.mlps.sum()))
     found = importance_search(model, examples, gold, judge, settings, params["prune"], size, means, work.progress)
     write_masks([found.mask], work.folder)
     found.rounds.to_parquet(work.folder / "rounds.parquet", index=False)
@@ -85,18 +74,16 @@ def remarks(title: str, kept: int, total: int, rounds: pd.DataFrame, sized: bool
         return [f"{title}: nothing is left at this size"] if kept == 0 else []
     full, said = float(rounds["score"].iloc[0]), []
     if np.isnan(full):
-        said.append(f"{title}: the full model's score is not defined, so nothing can pass a threshold")
+        said.append("the full model's score is not defined, so nothing can pass a threshold")
     elif full < 0:
-        said.append(
-            f"{title}: the full model scores {full:.3f}; a share of a score below zero is above it, and little can pass"
-        )
+        said.append(f"the full model scores {full:.3f}; a share of a score below zero is above it, and little can pass")
     elif full == 0:
-        said.append(f"{title}: the full model scores 0, so the threshold holds nothing back")
+        said.append("the full model scores 0, so the threshold holds nothing back")
     if kept == 0:
-        said.append(f"{title}: the whole model was pruned away and still passed; what is left is its embeddings and classifier")
+        said.append("the whole model was pruned away and still passed; what is left is its embeddings and classifier")
     elif kept == total:
-        said.append(f"{title}: nothing could be removed within the threshold; every ticket is the full model")
-    return said
+        said.append("nothing could be removed within the threshold; every ticket is the full model")
+    return [f"{title}: {what}" for what in said]
 
 
 PRUNING = Kind("importance", 2, "prune by importance", "forward", 1.0, do_importance)

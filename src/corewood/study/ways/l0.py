@@ -3,66 +3,59 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from safetensors.numpy import save_file
 
 from corewood.prune.l0 import State, l0_search
 from corewood.spec import L0 as Settings
-from corewood.spec import Ablation, Searches, StudySpec
+from corewood.spec import Searches
 from corewood.study.entries import read_reference, write_masks
-from corewood.study.job import Job, Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
 from corewood.study.subnetwork import GRID, L0, PRUNE, Subnetwork
-from corewood.study.work import Work
 
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 
 
-def plan(model: ModelPlan, spec: StudySpec) -> list[Subnetwork]:
-    return [] if spec.prune.l0 is None else searched(model, spec, spec.prune.l0, model.last)
+def plan(model: ModelPlan) -> list[Subnetwork]:
+    wanted = model.spec.prune.l0
+    return [] if wanted is None or model.task.regression else searched(model, wanted, model.last)
 
 
-def searched(model: ModelPlan, spec: StudySpec, wanted: Searches, step: int, question: str = PRUNE) -> list[Subnetwork]:
+def searched(model: ModelPlan, wanted: Searches, step: int, question: str = PRUNE) -> list[Subnetwork]:
     """One row per mask; those of the grid that looks for effective sizes have names of their own."""
     early = f"@{step}" if step != model.last else ""
     grid = "grid " if question == GRID else ""
+    stand_in = model.spec.ablate
     jobs = []
-    for settings in wanted.runs():
-        for seed in wanted.seeds:
-            size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
-            job = Job.make(
-                SEARCH,
-                f"{model.who}{grid}search {size} % seed {seed}{early}",
-                {**model.at(step), "settings": settings.model_dump(mode="json"), "seed": seed, "ablate": spec.ablate},
-                {**model.tuned, "reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled]},
-                model.local,
-                work=settings.work,
-            )
-            jobs.append((settings, seed, model.add(job)))
+    for settings, seed in product(wanted.runs(), wanted.seeds):
+        size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
+        title = f"{grid}search {size} % seed {seed}{early}"
+        params = {"settings": settings.model_dump(mode="json"), "seed": seed, "ablate": stand_in}
+        inputs = {"reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled]}
+        jobs.append((settings, seed, model.job_at(step, SEARCH, title, params, inputs, settings.work)))
     rows = []
     for settings, seed, job in jobs:
-        nested = len(settings.targets) > 1
-        kind, count = "path" if nested else L0, len(settings.targets)
+        nested, count = len(settings.targets) > 1, len(settings.targets)
+        kind = "path" if nested else L0
         who = f"{kind}-{100 * settings.sparsity:g}-s{seed}{early}"
-        predictions = model.predict(step, grid + who, job, spec.ablate, count)
-        beside: dict[Ablation, Mapping[str, Job]] = {}
-        for other in spec.ablate_beside if question == PRUNE else ():
-            if other != spec.ablate:
-                beside[other] = model.predict(step, f"{who} with {other}", job, other, count)
+        predictions = model.predict(step, grid + who, job, stand_in, count)
+        others = [other for other in model.spec.ablate_beside if question == PRUNE and other != stand_in]
+        beside = {other: model.predict(step, f"{who} with {other}", job, other, count) for other in others}
         for place, target in enumerate(settings.targets):
-            name = f"{grid.strip()}{'-' if grid else ''}{kind}-{100 * target:g}-s{seed}{early}"
+            name = f"{grid.replace(' ', '-')}{kind}-{100 * target:g}-s{seed}{early}"
             facts: dict[str, Any] = {"name": name, "way": L0, "question": question, "checkpoint": step}
-            facts |= {"target": target, "nested": nested, "seed": seed, "masks": job, "place": place, "stand_in": spec.ablate}
+            facts |= {"target": target, "nested": nested, "seed": seed, "masks": job, "place": place, "stand_in": stand_in}
             rows.append(model.row(**facts, predictions=predictions, beside=beside))
     return rows
 
 
 def do_search(work: Work) -> dict[str, Any]:
-    params = work.job.params
+    params, settings = work.job.params, Settings(**work.job.params["settings"])
     chosen, shared = read_reference(work.input("reference"))
-    settings = Settings(**params["settings"])
+    texts = work.encoded().take(chosen)
     scratch = work.store.scratch(work.job.key) / "state.safetensors"
     saved_at = time.monotonic()
 
@@ -72,17 +65,8 @@ def do_search(work: Work) -> dict[str, Any]:
             state.save(scratch)
             saved_at = time.monotonic()
 
-    found = l0_search(
-        work.model(),
-        work.encoded().take(chosen),
-        shared,
-        settings,
-        params["seed"],
-        params["ablate"],
-        work.progress,
-        State.load(scratch) if scratch.exists() else None,
-        save,
-    )
+    state = State.load(scratch) if scratch.exists() else None
+    found = l0_search(work.model(), texts, shared, settings, params["seed"], params["ablate"], work.progress, state, save)
     write_masks(found.masks, work.folder)
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)

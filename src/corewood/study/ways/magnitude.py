@@ -7,55 +7,44 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
-from corewood.data.labels import gold_classes
 from corewood.model.weights import unit_shares, unit_weights
 from corewood.prune.magnitude import magnitude_search, weight_judge
-from corewood.spec import Magnitude, StudySpec
-from corewood.study.entries import read_data, read_masks, write_weights
-from corewood.study.job import Job, Kind
+from corewood.spec import Magnitude
+from corewood.study.entries import read_masks, write_weights
+from corewood.study.job import Kind, Work
 from corewood.study.models import SEARCH, ModelPlan
 from corewood.study.subnetwork import MAGNITUDE, Subnetwork
 from corewood.study.ways.importance import remarks
-from corewood.study.work import Work
 
 
-def plan(model: ModelPlan, spec: StudySpec, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
+def plan(model: ModelPlan, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
     rows = []
-    for settings in spec.prune.magnitude:
-        if settings.like is None:
-            rows.append(pruned(model, settings))
-        rows += [pruned(model, settings, row) for row in l0 if settings.like]
+    for settings in model.spec.prune.magnitude:
+        rows += [pruned(model, settings, row) for row in l0] if settings.like else [pruned(model, settings)]
     return rows
 
 
 def pruned(model: ModelPlan, settings: Magnitude, like: Subnetwork | None = None) -> Subnetwork:
-    who, name = "magnitude pruning", MAGNITUDE
+    task, who, name = model.task, "magnitude pruning", MAGNITUDE
     facts: dict[str, Any] = {"target": settings.sparsity or 0.0}
-    params = {
-        **model.at(model.last),
-        "settings": settings.model_dump(mode="json", exclude={"like"}),
-        "metric": model.task.metric,
-    }
-    inputs = {**model.tuned, "data": model.task.data[SEARCH], "encoded": model.task.encoded[SEARCH]}
+    params = {"settings": settings.model_dump(mode="json", exclude={"like"}), "metric": task.metric}
+    inputs = {"data": task.data[SEARCH], "encoded": task.encoded[SEARCH]}
     if like is not None:
         assert like.masks is not None
         inputs["like"] = like.masks
         size = f"{100 * like.target:g}"
         who, name = f"magnitude like L0 {size} % seed {like.seed}", f"magnitude-{size}-s{like.seed}"
         facts = {"target": like.target, "seed": like.seed}
-    job = model.add(Job.make(PRUNING, f"{model.who}{who}", params, inputs, model.local, 8 * len(model.task.splits[SEARCH])))
+    job = model.job_at(model.last, PRUNING, who, params, inputs, 8 * len(task.splits[SEARCH]))
     predictions = model.predict(model.last, name, job)
     return model.row(name=name, way=MAGNITUDE, prune="weights", **facts, masks=job, predictions=predictions)
 
 
 def do_magnitude(work: Work) -> dict[str, Any]:
-    params, model, examples = work.job.params, work.model(), work.encoded()
-    gold = gold_classes(model.labels, read_data(work.input("data")))
-    judge = weight_judge(model, examples, gold, params["metric"])
-    keep = None
-    if "like" in work.job.inputs:
-        keep = unit_weights(model, read_masks(work.input("like"))[0])
+    params, model = work.job.params, work.model()
+    judge = weight_judge(model, work.encoded(), work.gold(model), params["metric"])
     settings = Magnitude(**params["settings"])
+    keep = unit_weights(model, read_masks(work.input("like"))[0]) if "like" in work.job.inputs else None
     found = magnitude_search(model, judge, settings, keep, work.progress)
     heads, mlps = unit_shares(model, found.mask)
     write_weights(found.mask, work.folder)
@@ -64,9 +53,8 @@ def do_magnitude(work: Work) -> dict[str, Any]:
     sized = keep is not None or settings.sparsity is not None
     notes = remarks(work.job.title, len(found.mask), found.mask.total, found.rounds, sized)
     if not sized and len(found.rounds) > settings.most_rounds and found.rounds["passed"].iloc[-1]:
-        notes.append(
-            f"{work.job.title}: all {settings.most_rounds} rounds passed; most_rounds ended the search, and not the threshold"
-        )
+        passed = f"all {settings.most_rounds} rounds passed"
+        notes.append(f"{work.job.title}: {passed}; most_rounds ended the search, and not the threshold")
     return {"notes": notes, "weights": len(found.mask), "shared": len(found.mask), "total": found.mask.total}
 
 

@@ -4,42 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from corewood.prune.tickets import RANDOM as BY_CHANCE
 from corewood.prune.tickets import super_tickets, unit_ticket, weight_ticket
-from corewood.spec import StudySpec
 from corewood.study.entries import read_masks, read_weights, write_masks, write_weights
-from corewood.study.job import Job, Kind
+from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
-from corewood.study.subnetwork import L0, PRUNED, RANDOM, SUPER, Subnetwork
-from corewood.study.work import Work
+from corewood.study.subnetwork import L0, RANDOM, SUPER, Subnetwork
 
 
-def plan(model: ModelPlan, spec: StudySpec, others: Sequence[Subnetwork]) -> list[Subnetwork]:
+def plan(model: ModelPlan, others: Sequence[Subnetwork]) -> list[Subnetwork]:
     """`others` are the rows of all other ways."""
     rows = []
-    for settings in spec.prune.random:
-        for row in [other for other in others if other.way == settings.like]:
-            for draw in range(settings.draws):
-                one = drawn(model, row, BY_CHANCE, draw, spec.seed, f"like {row.name}")
-                size = f"-{100 * row.target:g}-s{row.seed}" if row.way == L0 else f"-like-{row.name}"
-                one = replace(one, name=f"random{size}-{draw}", way=RANDOM)
-                rows.append(replace(one, predictions=model.predict(model.last, one.name, one.masks, one.stand_in)))
+    for settings in model.spec.prune.random:
+        for row, draw in product([other for other in others if other.way == settings.like], range(settings.draws)):
+            size = f"{100 * row.target:g}-s{row.seed}" if row.way == L0 else f"like-{row.name}"
+            name = f"random-{size}-{draw}"
+            rows.append(drawn(model, row, BY_CHANCE, draw, f"like {row.name}", name, name=name, way=RANDOM))
     return rows
 
 
-def drawn(model: ModelPlan, good: Subnetwork, ticket: str, draw: int, seed: int, who: str) -> Subnetwork:
-    """A mask beside a good one: a job of its own, so that more of them leave the others as they are."""
+def drawn(model: ModelPlan, good: Subnetwork, ticket: str, draw: int, who: str, judged: str, **facts: Any) -> Subnetwork:
+    """A mask beside a good one: a job of its own, so that more of them leave the others as they are.
+
+    `who` and `judged` are what the titles of drawing and of judging it say.
+    """
     assert good.masks is not None
-    seeds = [seed, model.tuning, *([good.seed] if good.way == L0 else [])]
+    seeds = [model.spec.seed, model.tuning, *([good.seed] if good.way == L0 else [])]
     params: dict[str, Any] = {"what": "weights" if good.of_weights else "units", "ticket": ticket, "draw": draw, "seed": seeds}
     if good.place:
         params["place"] = good.place
-    title = f"{model.who}{ticket}{f'-{draw}' if ticket == BY_CHANCE else ''} {who}"
-    job = model.add(Job.make(TICKETS, title, params, {"found": good.masks}, model.local))
-    own = replace(good, ticket=ticket, draw=draw, masks=job, place=0, predictions={}, beside={}, state=PRUNED)
-    return replace(own, good=good.masks, good_place=good.place)
+    job = model.job(TICKETS, f"{ticket_name(ticket, draw)} {who}", params, {"found": good.masks})
+    facts |= {"ticket": ticket, "draw": draw, "masks": job, "place": 0, "good": good.masks, "good_place": good.place}
+    facts |= {"predictions": model.predict(model.last, judged, job, good.stand_in), "beside": {}}
+    return replace(good, **facts)
+
+
+def ticket_name(ticket: str, draw: int) -> str:
+    return f"{ticket}-{draw}" if ticket == BY_CHANCE else ticket
 
 
 def do_tickets(work: Work) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""What `corewood compare` prints."""
+
+from __future__ import annotations
+
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+
+from corewood.cli.screen import screen, table
+from corewood.study.compare import Comparison
+
+
+def say_comparison(titles: list[str], found: Comparison) -> None:
+    console = screen()
+    for title in titles:
+        console.print(title, markup=False)
+    for note in found.notes:
+        console.print(f"Not compared: {note}.", style="yellow", markup=False)
+    if len(found.scores):
+        show_scores(console, found.scores)
+    if len(found.masks):
+        show_masks(console, found.masks)
+
+
+def show_scores(console: Console, scores: pd.DataFrame) -> None:
+    extra = [c for c in scores.columns if c.startswith(("one ", "other "))]
+    short = [c.replace("one at", "A").replace("other at", "B").replace("one ", "A ").replace("other ", "B ") for c in extra]
+    first = ["task", "dataset", "case"] if scores["task"].nunique() > 1 else ["dataset", "case"]
+    shown = table(first, ("A", "B", "B - A", "95 %", *short))
+    for row in scores.to_dict("records"):
+        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}" + (" " if row["paired"] else "*")
+        values = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [f"{100 * row['difference']:+.1f}", span]
+        shown.add_row(*(escape(str(row[c])) for c in first), *values, *(f"{100 * row[c]:.1f}" for c in extra))
+    console.print(shown)
+    what = "Full models and their difference in per cent and points, then means over subnetworks by sparsity."
+    console.print(what, style="dim")
+    if not scores["paired"].all():
+        console.print("* The two judged other examples, so that the interval is not a paired one.", style="dim")
+
+
+def show_masks(console: Console, masks: pd.DataFrame) -> None:
+    counts = ("removed", "masks A", "masks B")
+    shown = table(("task", "way"), (*counts, "Jaccard of heads", "by chance", "core A", "core B", "shared"))
+    for row in masks.to_dict("records"):
+        size = f"{100 * row['target']:g} %" if row["target"] else "threshold"
+        numbers = [f"{row['jaccard']:.2f}", f"{row['jaccard_expected']:.2f}"]
+        cores = [f"{row[f'core_{c}']:.0f}" for c in ("one", "other", "shared")]
+        shown.add_row(row["task"], row["way"], size, str(row["one"]), str(row["other"]), *numbers, *cores)
+    console.print(shown)
