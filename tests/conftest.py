@@ -12,3 +12,11 @@ import torch
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+# the files that take longest begin first, so that two processes end together
+LONGEST = ("test_demo.py", "test_run.py", "test_heuristic_core.py", "test_combinations.py", "test_lottery.py", "test_readme.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

@@ -28,7 +28,7 @@ EVERYTHING: dict[str, Any] = {
 # what a page says of a study that was made up
 ABOUT: dict[str, Any] = {
     "title": "made up", "model": "bert", "study": {}, "labels": {}, "examples": {}, "notes": [], "versions": {},
-    "ablate": "zero", "job_seconds": 1,
+    "ablate": "zero", "figures": ["svg"], "job_seconds": 1,
 }  # fmt: skip
 
 
@@ -54,6 +54,7 @@ def write_study(folder: Path, **changes: Any) -> Path:
         "fine_tune": {"steps": 30, "batch": 16, "learning_rate": 1e-3, "checkpoints": [0, 10]},
         "prune": {"l0": {"sparsity": [0.4, 0.7], "seeds": 2, "settings": {"steps": 10, "batch": 8}}},
         "sample": 100,
+        "figures": [],
         **changes,
     }
     path = folder / "study.yaml"
@@ -95,6 +96,7 @@ LOTTERY: dict[str, Any] = {
     "tickets": {"random": 1, "longer": [3], "untrained": True, "super_survivors": True},
     "patterns": {"examples": 6, "maps": 100, "steps": 10},
     "sample": 60,
+    "figures": [],
 }
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp("browser")
-    return small.run(small.write_study(folder, **small.EVERYTHING), folder / "store")
+    return small.run(small.write_study(folder, **small.EVERYTHING, figures=["svg"]), folder / "store")
 
 
 @pytest.fixture(scope="module")

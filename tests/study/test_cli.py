@@ -18,7 +18,7 @@ from corewood.study.deliver import deliver
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study that has been run once, by the command."""
-    path = small.write_study(tmp_path_factory.mktemp("cli"))
+    path = small.write_study(tmp_path_factory.mktemp("cli"), figures=None)
     done = small.command("run", path.name, "--workers", "1", cwd=path.parent)
     assert done.returncode == 0, done.stderr
     (path.parent / "first-run.txt").write_text(done.stdout + done.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -64,17 +64,23 @@ STAND_INS = {
 }
 
 
+FIGURES: dict[str, Callable[[str], bytes]] = {
+    "svg": lambda svg: svg.encode(),
+    "pdf": lambda svg: bytes(vl_convert.svg_to_pdf(svg)),
+    "png": lambda svg: bytes(vl_convert.svg_to_png(svg, scale=2)),
+}
+
+
 def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None:
-    """report.html and figures/*.svg, pdf, png."""
+    """report.html, and figures/* in the formats that are wanted."""
     sections = draw(tables)
     (folder / "report.html").write_text(page(tables, about, sections), encoding="utf-8")
-    (folder / "figures").mkdir()
-    for name, spec in charts(sections).items():
-        svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
-        path = folder / "figures" / name
-        path.with_suffix(".svg").write_text(svg, encoding="utf-8")
-        path.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
-        path.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
+    if about["figures"]:
+        (folder / "figures").mkdir()
+        for name, spec in charts(sections).items():
+            svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+            for kind in about["figures"]:
+                (folder / "figures" / f"{name}.{kind}").write_bytes(FIGURES[kind](svg))
 
 
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:
@@ -82,7 +88,7 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
     found = finding(tables, str(about["model"]))
     script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
     parts = [
-        f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d) for d in items)
+        f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d, about["figures"]) for d in items)
         for name, items in sections.items()
     ]
     origin = provenance(about, tables)
@@ -163,12 +169,12 @@ def choice(sections: Mapping[str, list[Drawn]]) -> str:
     )
 
 
-def section(drawn: Drawn) -> str:
+def section(drawn: Drawn, figures: Sequence[str]) -> str:
     item = drawn.item
     head = f'<section id="{item.name}"{of_model(drawn)}><h3>{escape(item.title)}</h3><p>{escape(item.text)}</p>'
     if item.table:
         return f"{head}{drawn.content}</section>"
-    links = " ".join(f'<a href="figures/{item.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png"))
+    links = " ".join(f'<a href="figures/{item.name}.{kind}">{kind.upper()}</a>' for kind in figures)
     return f'{head}<div class="chart" id="chart-{item.name}"></div><p class="links">{links}</p></section>'
 
 

@@ -40,6 +40,9 @@ class StudySpec(Spec):
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
     sample: int = Field(2048, ge=2, description="training examples that searches and means may use")
     seed: int = Field(0, ge=0, description="draws the sample, limits, halves, and random and bad masks")
+    figures: tuple[Literal["svg", "pdf", "png"], ...] = Field(
+        ("svg", "pdf", "png"), description="files of each chart beside the report; [] is fastest"
+    )
 
     @property
     def every_task(self) -> dict[str, TaskSpec]:

@@ -222,6 +222,7 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
         "labels": plan.mapping,
         "classes": {task.name: list(task.classes) for task in plan.tasks.values()},
         "ablate": spec.ablate,
+        "figures": list(spec.figures),
         "examples": {name: len(split) for name, split in plan.splits.items()},
         "notes": notes,
         "versions": versions,
