@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may ask the hub
@@ -12,6 +13,12 @@ import torch
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_collections() -> None:
+    """Every training of the Trainer's ends with a full collection; what was imported by now need not be looked at again."""
+    gc.freeze()
 
 
 # the files that take longest begin first, so that two processes end together

@@ -133,7 +133,7 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
             content = item(model.tables)
             if content is not None:
-                shown = content if item.table else styled(content).to_dict()
+                shown = content if item.table else styled(content).to_dict(validate=False)
                 made[item.section].append(Drawn(named(item, model), shown, model.label))
     return {section: items for section, items in made.items() if items}
 
