@@ -11,6 +11,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import get_linear_schedule_with_warmup
 
 from corewood.analyse.generalisation import comparable
 from corewood.data.encode import encode
@@ -19,6 +20,7 @@ from corewood.errors import JobError
 from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
+from corewood.model.mask import Units
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts, linearise, weighted
 from corewood.prune.l0 import (
@@ -27,12 +29,16 @@ from corewood.prune.l0 import (
     TEMPERATURE,
     State,
     closed_probability,
+    final_mask,
+    frozen,
     held_out,
     l0_search,
     mean_gate,
     released_rule,
     sample_gates,
     shift_to,
+    step,
+    stream,
     target_at,
 )
 from corewood.spec import L0, kept_units
@@ -244,25 +250,84 @@ def test_the_multipliers_pull_towards_the_target() -> None:
     assert found.trajectory["closed"].iloc[-1] == pytest.approx(0.5, abs=0.15)
 
 
-def test_the_papers_setting_runs_with_its_own_rules() -> None:
-    model, _ = small()
+def test_steps_of_the_papers_preset_equal_the_released_rules_written_out() -> None:
+    """torch's AdamW with its weight decay left on, for gates and multipliers alike; transformers' schedule; a target that
+    begins at 0; batches of 128 in four parts with a draw each; one norm for all gradients."""
+    model = tiny.model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     sample = encode(TASK.validation, model.tokenizer, 64)
-    settings = L0.paper(0.5).model_copy(update={"steps": 5, "batch": 8, "warmup": 2})
-    found = l0_search(model, sample, reference(model, sample), settings, 0)
-    assert found.log_alpha == pytest.approx(np.full(10, 10.0), abs=1.0)  # gates start at 10 and hardly move
-    assert found.mask == model.units.full()
+    texts = Texts(model, sample, reference(model, sample).logits, reference(model, sample).means, "mean")
+    paper = L0.paper(0.5)
+    assert (paper.start, paper.start_std, paper.batch, paper.parts, paper.steps) == (10.0, 0.01, 128, 4, 9300)
+    settings = paper.model_copy(
+        update={"steps": 30, "batch": 16, "warmup": 4, "start": 2.0}
+    )  # at 10, no gate moves in 20 steps
+    batches = [np.random.default_rng(k).integers(0, len(sample), 16) for k in range(20)]
+    state = State.start(len(model.units), settings, 0, len(sample))
+    gates = torch.nn.Parameter(state.values[:-2].clone())
+    one, two = torch.nn.Parameter(torch.tensor(0.0)), torch.nn.Parameter(torch.tensor(0.0))
+    optimizer = torch.optim.AdamW([{"params": [gates]}, {"params": [one, two], "maximize": True, "lr": 1.0}], lr=0.1)
+    schedule = get_linear_schedule_with_warmup(optimizer, 4, 30)
+    with frozen(model, dropout=False):
+        for number, batch in enumerate(batches):
+            state = step(texts, batch, settings, 0, state)
+            generator = torch.Generator().manual_seed(stream(0, number))
+            target = 0.5 * min(1.0, number / (settings.ramp * 30))
+            for part in (batch[:4], batch[4:8], batch[8:12], batch[12:]):
+                u = torch.rand(10, generator=generator) * (1 - 2e-6) + 1e-6
+                s = torch.sigmoid((torch.log(u) - torch.log(1 - u) + gates) / (2 / 3))
+                z = torch.nn.functional.hardtanh(1.2 * s - 0.1, 0, 1)
+                with gated(model, Gates.from_vector(z, 2, 4), "mean", texts.means):
+                    logits = model.net(**sample.batch(part, model.device)).logits
+                full = torch.from_numpy(texts.full[part])
+                kl = torch.nn.functional.kl_div(
+                    logits.log_softmax(-1), full.log_softmax(-1), reduction="batchmean", log_target=True
+                )
+                gap = target - (1 - z.mean())
+                ((kl + one * gap + two * gap**2) / 4).backward()
+            torch.nn.utils.clip_grad_norm_([gates, one, two], 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            assert state.values[:-2].numpy() == pytest.approx(gates.detach().numpy(), abs=1e-4)
+            assert state.values[-2:].tolist() == pytest.approx([one.item(), two.item()], abs=1e-4)
+    assert abs(one.item()) > 0.5  # the multipliers moved
+    assert float((gates.detach() - 2.0).abs().max()) > 0.05
 
 
-def test_the_released_rule_by_hand() -> None:
-    units = tiny.model().units  # two layers of four heads, two MLPs
-    log_alpha = np.array([9, 9, 9, -9, 9, -9, -9, 9, 9, -9], float)
-    mask = released_rule(log_alpha, units, 0.5)
-    assert mask.vector.tolist() == (log_alpha > 0).tolist()
-    soft = np.full(10, 0.2)  # sigmoid(0.8 * 0.2 / T) = 0.56: kept at 0.5, gone at 0.6
-    few = [float(closed_probability(torch.tensor(0.2)))] * 4
-    zeros = round(sum(few))  # of every four heads, the expected number is closed first
-    assert released_rule(soft, units, 0.5).heads.sum() == 2 * (4 - zeros)
-    assert len(released_rule(soft, units, 0.6)) == 0
+def released_by_loop(log_alpha: np.ndarray, layers: int, heads: int, threshold: float) -> list[bool]:
+    """Tensor by tensor: the heads of a layer are one, and so is every MLP."""
+    kept = []
+    tensors = [log_alpha[i * heads : (i + 1) * heads] for i in range(layers)] + [a[None] for a in log_alpha[layers * heads :]]
+    for tensor in tensors:
+        soft = [1 / (1 + np.exp(-0.8 * a / (2 / 3))) for a in tensor]
+        zeros = round(sum(1 / (1 + np.exp(a - 2 / 3 * np.log(0.1 / 1.1))) for a in tensor))
+        for place in sorted(range(len(soft)), key=lambda k: soft[k])[:zeros]:
+            soft[place] = 0
+        kept += [value > threshold for value in soft]
+    return kept
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.35, 0.5, 0.65]))
+def test_the_released_rule_tensor_by_tensor(seed: int, threshold: float) -> None:
+    units = Units(3, 4, 4, 1, 1, 1, 1, 1)
+    log_alpha = np.random.default_rng(seed).normal(0, 1.5, len(units))
+    assert released_rule(log_alpha, units, threshold).vector.tolist() == released_by_loop(log_alpha, 3, 4, threshold)
+
+
+def test_mlps_are_rounded_one_by_one() -> None:
+    units = Units(12, 12, 12, 1, 1, 1, 1, 1)
+    log_alpha = np.full(len(units), 9.0)
+    log_alpha[144:] = 2 / 3 * np.log(0.1 / 1.1) - np.log(0.2 / 0.8)  # each is closed with probability 0.2
+    assert released_rule(log_alpha, units, 0.35).mlps.all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.3, 0.5, 0.7]))
+def test_the_papers_grid_of_thresholds_comes_closest_to_the_size(seed: int, sparsity: float) -> None:
+    units = Units(4, 6, 6, 1, 1, 1, 1, 1)
+    log_alpha = np.random.default_rng(seed).normal(0.2, 1.0, len(units))
+    settings = L0.paper(sparsity).model_copy(update={"threshold": "search"})
+    off = [abs(sum(released_by_loop(log_alpha, 4, 6, k * 0.05)) - (1 - sparsity) * 28) for k in range(21)]
+    assert abs(len(final_mask(log_alpha, units, settings)) - (1 - sparsity) * 28) == pytest.approx(min(off))
 
 
 def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:
@@ -288,10 +353,10 @@ def test_a_path_gives_nested_masks_of_exact_sizes_and_ends_where_a_plain_search_
     l0_search(model, sample, shared, along, 3, checkpoint=states.append)
     target = settings.sparsity * np.minimum(1, np.arange(1, settings.steps + 1) / (settings.ramp * settings.steps))
     first = [int((target >= s - 1e-9).argmax()) for s in (0.2, 0.4)]
-    for row, step in enumerate(first):  # gates as they stood when the target first reached each sparsity
-        assert states[step].way[row].equal(states[step].values[:-2])
-        assert states[step - 1].way[row].isnan().all()
-        assert states[-1].way[row].equal(states[step].way[row])
+    for row, at in enumerate(first):  # gates as they stood when the target first reached each sparsity
+        assert states[at].way[row].equal(states[at].values[:-2])
+        assert states[at - 1].way[row].isnan().all()
+        assert states[-1].way[row].equal(states[at].way[row])
     states[6].save(tmp_path / "state.safetensors")
     rest = l0_search(model, sample, shared, along, 3, state=State.load(tmp_path / "state.safetensors"))
     assert rest.masks == found.masks

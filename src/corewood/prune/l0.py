@@ -67,12 +67,12 @@ def mean_gate(log_alpha: Tensor) -> Tensor:
 
 def target_at(step: int, settings: L0) -> float:
     """Grows linearly from 0, then holds."""
-    return settings.sparsity * min(1.0, (step + 1) / max(1.0, settings.ramp * settings.gradient_steps))
+    return settings.sparsity * min(1.0, (step + settings.counts_from) / max(1.0, settings.ramp * settings.gradient_steps))
 
 
 def rate_at(step: int, settings: L0) -> float:
     """Factor on the learning rates: warm-up, then linear decay where asked for."""
-    warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    warm = min(1.0, (step + settings.counts_from) / settings.warmup) if settings.warmup else 1.0
     left = (settings.gradient_steps - step) / max(1, settings.gradient_steps - settings.warmup)
     return min(warm, left) if settings.linear_decay else warm
 
@@ -152,7 +152,8 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     if settings.constraint == "exact":
         gates = shift_to(gates, target_at(count, settings))
     else:
-        lambdas = lambdas + factor * settings.lambda_rate * move[-2:]
+        leak = factor * settings.lambda_rate * settings.lambda_decay
+        lambdas = lambdas * (1 - leak) + factor * settings.lambda_rate * move[-2:]
     way = state.way.clone()
     for row, sparsity in zip(way, settings.targets, strict=False):
         if target_at(state.step, settings) >= sparsity - 1e-9 and bool(row.isnan().any()):
@@ -278,49 +279,58 @@ def trajectory_of(state: State, settings: L0) -> pd.DataFrame:
 
 def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State) -> State:
     """Forward and back to the gates, on these of the texts."""
-    model, units = texts.model, texts.model.units
+    units, now = texts.model.units, state.values[:-2]
     generator = torch.Generator().manual_seed(stream(seed, state.step))
-    draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
-    u = torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE
-    values = state.values.clone().requires_grad_()
-    log_alpha, lambdas = values[:-2], values[-2:]
-    z = sample_gates(log_alpha, u)
     if settings.dropout:
         torch.manual_seed(stream(seed, state.step))
-    gates = Gates.from_vector(z.to(model.device), units.layers, units.heads)
-    with gated(model, gates, texts.ablate, texts.means, seed + state.step):
-        logits = model.net(**texts.examples.batch(indices, model.device)).logits.float().cpu()
-    full = torch.from_numpy(texts.full[indices])
-    each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
-    kl = each.sum() / len(each)
-    sampled = 1 - z.mean()
-    closed = closed_probability(log_alpha).mean()
-    loss = kl
-    if settings.constraint == "lagrangian":
-        gap = target_at(state.step, settings) - (closed if settings.measure == "expected" else sampled)
-        loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
-    (gradient,) = torch.autograd.grad(loss, values)
+    parts = [run_part(texts, part, settings, seed, state, generator) for part in np.split(indices, settings.parts)]
+    gradient, sampled, kl = (torch.stack([part[k] for part in parts]).mean(0) for k in range(3))
+    each, z = (torch.cat([part[k] for part in parts]) for k in (3, 4))  # (example,), (draw, unit)
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
     gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
-    now = state.values[:-2]
     final = largest(now.numpy(), kept_units(len(units), settings.sparsity))  # of the final size, as the gates are now
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings),
         "expected": 1 - float(mean_gate(now).mean()),
-        "sampled": float(sampled.detach()),
-        "closed": float(closed.detach()),
-        "kl": float(kl.detach()),
-        "live": int(((z > 0) & (z < 1)).reshape(-1, len(units)).any(0).sum()),
+        "sampled": float(sampled),
+        "closed": float(closed_probability(now).mean()),
+        "kl": float(kl),
+        "live": int(((z > 0) & (z < 1)).any(0).sum()),
         "gap": float(np.abs(1 - closed_probability(now).numpy() - final).mean()),
         "round": 0,
         "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
     }
     last = state.texts.clone()
-    last[indices] = each.detach()
+    last[indices] = each
     return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=last)
+
+
+def run_part(
+    texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(gradient of gates and multipliers, sampled sparsity, mean KL, KL of each example, the gates drawn)"""
+    model, units = texts.model, texts.model.units
+    draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
+    u = torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE
+    values = state.values.clone().requires_grad_()
+    log_alpha, lambdas = values[:-2], values[-2:]
+    z = sample_gates(log_alpha, u)
+    gates = Gates.from_vector(z.to(model.device), units.layers, units.heads)
+    with gated(model, gates, texts.ablate, texts.means, seed + state.step):
+        logits = model.net(**texts.examples.batch(indices, model.device)).logits.float().cpu()
+    full = torch.from_numpy(texts.full[indices])
+    each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
+    kl, sampled = each.sum() / len(each), 1 - z.mean()
+    loss = kl
+    if settings.constraint == "lagrangian":
+        sparsity = closed_probability(log_alpha).mean() if settings.measure == "expected" else sampled
+        gap = target_at(state.step, settings) - sparsity
+        loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
+    (gradient,) = torch.autograd.grad(loss, values)
+    return gradient, sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))
 
 
 def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:
@@ -331,8 +341,11 @@ def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:
 
 
 def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
-    if settings.final == "threshold":
-        return released_rule(log_alpha, units, settings.threshold)
+    if settings.final == "released" and settings.threshold == "search":
+        rounded = [released_rule(log_alpha, units, threshold) for threshold in np.arange(21) / 20]
+        return min(rounded, key=lambda mask: abs(len(mask) - (1 - settings.sparsity) * len(units)))
+    if settings.final == "released":
+        return released_rule(log_alpha, units, float(settings.threshold))
     return units.from_vector(largest(log_alpha, kept_units(len(units), settings.sparsity)))
 
 
@@ -343,10 +356,11 @@ def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: floa
 
 
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
-    """The released code: per layer, as many zeros as expected; soft values of the rest against one threshold."""
+    """The released code: in each of its tensors (the heads of a layer, an MLP) as many zeros as expected, rounded; then the
+    soft values of the rest against one threshold."""
     soft = 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8))
     zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
-    ends = units.heads * np.arange(1, units.layers + 1)  # the heads of each layer, then all MLPs
+    ends = [*(units.heads * np.arange(1, units.layers + 1)), *range(units.layers * units.heads + 1, len(units))]
     for values, closed in zip(np.split(soft, ends), np.split(zero, ends), strict=True):
         values[np.argsort(values, kind="stable")[: round(float(closed.sum()))]] = 0  # a view: writes through
     return units.from_vector(soft > threshold)

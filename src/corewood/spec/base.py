@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,6 +15,12 @@ Sparsity = Annotated[float, Field(gt=0, lt=1)]
 
 class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+    LATER: ClassVar[tuple[str, ...]] = ()  # fields that came after results were first kept
+
+    def params(self, *without: str) -> dict[str, Any]:
+        """What a result depends on. Later fields are left out at their default, so that older results are found."""
+        usual = [name for name in self.LATER if getattr(self, name) == type(self).model_fields[name].default]
+        return self.model_dump(mode="json", exclude={*without, *usual})
 
 
 def as_list(value: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -42,8 +42,10 @@ class L0(Spec):
     start_std: float = Field(0.3, ge=0)
     rate: float = Field(0.5, gt=0, description="of the gates")
     lambda_rate: float = Field(1.0, gt=0, description="Adam's rate for the two multipliers")
-    decay: float = Field(0.0, ge=0)
+    decay: float = Field(0.0, ge=0, description="AdamW's, of the gates")
+    lambda_decay: float = Field(0.0, ge=0, description="of the multipliers, which it makes leak")
     warmup: int = Field(0, ge=0)
+    counts_from: Literal[0, 1] = Field(1, description="what ramp and warm-up call the first step; the released code, 0")
     linear_decay: bool = True
     clip: float = Field(1.0, gt=0)
     constraint: Literal["exact", "lagrangian"] = Field(
@@ -51,17 +53,24 @@ class L0(Spec):
     )
     measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the multipliers see")
     noise: Literal["example", "batch"] = Field("example", description="one draw of the gates per example or per batch")
+    parts: int = Field(1, ge=1, description="parts that a batch is run in, each with its own draw; their losses are averaged")
     dropout: bool = False
-    final: Literal["top", "threshold"] = Field("top", description="exact size, or the released code's rule")
-    threshold: float = Field(0.5, gt=0, lt=1)
+    final: Literal["top", "released"] = Field("top", description="exact size, or the released code's rule")
+    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["search"] = Field(
+        0.5, description="of that rule; search: whichever of 0, 0.05, ... 1 comes closest to the sparsity (the paper's text)"
+    )
+
+    LATER: ClassVar[tuple[str, ...]] = ("lambda_decay", "counts_from", "parts")
 
     @model_validator(mode="after")
     def _way(self) -> Self:
         if any(s >= self.sparsity for s in self.path):
             raise ValueError("path: its sparsities lie below the one the search ends at")
-        if self.path and self.final == "threshold":
+        if self.batch % self.parts:
+            raise ValueError(f"parts: a batch of {self.batch} cannot be run in {self.parts} equal parts")
+        if self.path and self.final == "released":
             raise ValueError("path: needs masks of an exact size, final: top")
-        if self.auto and self.final == "threshold":
+        if self.auto and self.final == "released":
             raise ValueError("steps: auto exchanges units of a mask of exact size; it needs final: top, or a number of steps")
         return self
 
@@ -100,9 +109,9 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
     ramp = 6500 + 50 * percent
     steps = round(ramp + 6 * percent)
     return dict(
-        steps=steps, ramp=ramp / steps, batch=128, rate=0.1, start=10.0, start_std=0.1, decay=0.01, warmup=200, noise="batch",
-        constraint="lagrangian",
-        measure="sampled", dropout=True, final="threshold", threshold=0.5 if sparsity <= 0.6 else 0.35,
+        steps=steps, ramp=ramp / steps, batch=128, parts=4, rate=0.1, start=10.0, start_std=0.01, decay=0.01, lambda_decay=0.01,
+        warmup=200, counts_from=0, noise="batch", constraint="lagrangian", measure="sampled", dropout=True,
+        final="released", threshold=0.5 if sparsity <= 0.6 else 0.35,
     )  # fmt: skip
 
 

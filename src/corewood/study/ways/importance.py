@@ -35,7 +35,7 @@ def pruned(
     who = f"importance pruning ({prune}){f' {size} %' if size else ''}{early}"
     name = f"importance-{prune}{f'-{size}' if size else ''}{early}"
     facts: dict[str, Any] = {"prune": prune, "target": settings.sparsity or 0.0, "question": question, "checkpoint": step}
-    own = {**settings.model_dump(mode="json", exclude={"prune", "like"}), "ablate": stand_in}
+    own = {**settings.params("prune", "like"), "ablate": stand_in}
     params = {"settings": own, "prune": prune, "metric": task.metric}
     inputs = {"data": task.data[SEARCH], "encoded": task.encoded[SEARCH]}
     if stand_in == "mean":

@@ -33,7 +33,7 @@ def searched(model: ModelPlan, wanted: Searches, step: int, question: str = PRUN
     for settings, seed in product(wanted.runs(), wanted.seeds):
         size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
         title = f"{grid}search {size} % seed {seed}{early}"
-        params = {"settings": settings.model_dump(mode="json"), "seed": seed, "ablate": stand_in}
+        params = {"settings": settings.params(), "seed": seed, "ablate": stand_in}
         inputs = {"reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled]}
         jobs.append((settings, seed, model.job_at(step, SEARCH, title, params, inputs, settings.work)))
     rows = []

@@ -27,7 +27,7 @@ def plan(model: ModelPlan, l0: Sequence[Subnetwork]) -> list[Subnetwork]:
 def pruned(model: ModelPlan, settings: Magnitude, like: Subnetwork | None = None) -> Subnetwork:
     task, who, name = model.task, "magnitude pruning", MAGNITUDE
     facts: dict[str, Any] = {"target": settings.sparsity or 0.0}
-    params = {"settings": settings.model_dump(mode="json", exclude={"like"}), "metric": task.metric}
+    params = {"settings": settings.params("like"), "metric": task.metric}
     inputs = {"data": task.data[SEARCH], "encoded": task.encoded[SEARCH]}
     if like is not None:
         assert like.masks is not None
