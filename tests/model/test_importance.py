@@ -60,6 +60,25 @@ def slow_score(model: Model, mask: Mask, rows: list[np.ndarray], data: tuple[Enc
     return scores
 
 
+def test_the_released_codes_choices(model: Model, data: tuple[Encoded, np.ndarray]) -> None:
+    """Batches in the order of the data; closed heads have scores, too, and count in their layer's norm."""
+    mask = Mask(np.array([[1, 0, 1, 1], [1, 1, 0, 1]]), np.array([0, 1]))
+    rows = [np.arange(i, min(i + 9, 24)) for i in range(0, 24, 9)]
+    paper = settings(per="batch", batch=9, by_length=False, over="all")
+    every = importance_scores(model, mask, *data, paper)
+    want = slow_score(model, mask, rows, data, ablate="zero")
+    np.testing.assert_allclose(every[mask.vector], want[mask.vector], rtol=2e-3, atol=1e-6)
+    assert (every[:8] > 0).all()
+    found = importance_search(model, *data, lambda _: 1.0, paper.model_copy(update={"sparsity": 0.5}))
+    for number, part in list(found.scores.groupby("round"))[:3]:  # scores are of the mask before a round's removal
+        left = model.units.from_vector(np.isin(model.units.names, part["unit"]))
+        everything = importance_scores(model, left, *data, paper)
+        norms = np.sqrt((everything[:8].reshape(2, 4) ** 2).sum(1))
+        heads = part[part["unit"].str.contains("H")]
+        layers = heads["unit"].str[1].astype(int).to_numpy()
+        np.testing.assert_allclose(heads["ranked"], heads["score"] / norms[layers], rtol=1e-5, err_msg=str(number))
+
+
 @pytest.mark.parametrize("per", ["example", "batch"])
 @pytest.mark.parametrize("pruned", [False, True])
 def test_scores_are_the_definition(model: Model, data: tuple[Encoded, np.ndarray], per: str, pruned: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,36 @@ def test_rounds_are_torchs_global_pruning() -> None:
     assert theirs.keys() == found.mask.shapes.keys()
     for name, mask in theirs.items():
         np.testing.assert_array_equal(found.mask.kept(name), mask.numpy().astype(bool))
+
+
+def test_the_released_code_removes_biases_too() -> None:
+    """Of query, key, value, attention output and the MLP's first layer; the global ranking is torch's."""
+    model, other = tiny.model(), tiny.model()
+    with torch.no_grad():
+        for net in (model.net, other.net):
+            torch.manual_seed(5)
+            for name, p in net.named_parameters():
+                if name.endswith("bias"):
+                    p.normal_(0, 0.5)
+    before = copies(model)
+    found = magnitude_search(model, lambda: 1.0, Magnitude.model_validate({"biases": True, "most_rounds": 10}))
+    assert same(model, before)
+    assert found.mask.share == pytest.approx(0.9**10, abs=1e-4)  # 65 % removed at the most
+    parts = ("query", "key", "value", "attention.output.dense", "intermediate.dense", "output.dense")
+    linear = {n: m for n, m in other.layers.named_modules() if n.endswith(parts)}
+    pairs = [(m, "weight") for m in linear.values()]
+    pairs += [(m, "bias") for n, m in linear.items() if n.endswith(parts[:5]) and not n[2:].startswith("output")]
+    prune.global_unstructured(pairs, prune.L1Unstructured, amount=found.mask.total - len(found.mask))
+    theirs = sum(int(getattr(m, f"{kind}_mask").sum()) for m, kind in pairs)
+    assert (theirs, sum(getattr(m, f"{kind}_mask").numel() for m, kind in pairs)) == (len(found.mask), found.mask.total)
+    for (module, kind), (name, p) in product(pairs, before.items()):
+        if torch.equal(getattr(module, f"{kind}_orig"), p) and name in found.mask.shapes:
+            np.testing.assert_array_equal(found.mask.kept(name), getattr(module, f"{kind}_mask").numpy().astype(bool))
+    assert sum(len(shape) == 1 for shape in found.mask.shapes.values()) == 5 * 2
+    with weights_masked(model, found.mask):
+        bias = model.layers[0].attention.self.query.bias
+        assert 0 < int((bias == 0).sum()) < len(bias)
+    assert same(model, before)
 
 
 def test_exact_numbers_with_equal_weights() -> None:

@@ -125,8 +125,8 @@ def test_effective_size_equals_the_function_on_the_accuracy_table(whole: Outcome
     assert table["nested"].all()
     rows = whole.tables["scores"]
     rows = rows[rows["question"].isin(["full", "effective_size"])]
-    mine = effective_size(rows, order="seeds", focus=["swap", "if"]).set_index(["checkpoint", "set"])
-    theirs = table[(table["order"] == "seeds") & ~table["two_sided"]].set_index(["checkpoint", "set"])
+    mine = effective_size(rows, order="seeds", one_sided=True, focus=["swap", "if"]).set_index(["checkpoint", "set"])
+    theirs = table[(table["order"] == "seeds") & table["one_sided"]].set_index(["checkpoint", "set"])
     pd.testing.assert_series_equal(mine["effective_size"], theirs["effective_size"])
     one = rows[(rows["checkpoint"] == 10) & (rows["dataset"] == "validation") & (rows["seed"] == 0)]
     full = one.loc[one["target"] == 0, "value"].iloc[0]
@@ -271,6 +271,23 @@ def test_another_rule_or_focus_makes_new_tables_and_no_new_jobs(study: Path, who
     assert again.computed == 0
     assert (again.tables["effective_size"]["margin"] == 0.2).all()
     assert set(again.tables["effective_size"].query("chosen")["order"]) == {"seeds"}
+
+
+def test_lists_of_cases_have_their_own_sizes_ablations_and_lines(study: Path, whole: Outcome) -> None:
+    again = small.run(study, store_of(whole).root, "focus={hard: [swap], both: [swap, if]}")
+    assert again.computed == 0
+    size, ablation, lines = (again.tables[name] for name in ("effective_size", "ablation", "dynamics"))
+    assert list(dict.fromkeys(size.loc[size["whole"], "set"])) == ["in domain", "hard", "both", "mixed"]
+    for table, keys in ((ablation, ["units", "ablate"]), (lines, ["checkpoint"])):
+        alone, listed, other = (table[table["case"] == c].set_index(keys)["value"] for c in ("swap", "hard", "if"))
+        assert len(listed)
+        assert listed.to_dict() == pytest.approx(alone.to_dict())
+        both = table[table["case"] == "both"].set_index(keys)["value"]
+        assert both.to_dict() == pytest.approx(((alone + other) / 2).to_dict())  # as many examples of each
+    assert set(ablation.loc[ablation["case"] == "if", "focus"]) == {"both"}
+    page = (again.report / "report.html").read_text()
+    assert "on cases, hard by up to" in page
+    assert "hard it goes from" in page
 
 
 def test_pairs_without_singles_and_focus_on_one_of_two_sets(tmp_path: Path) -> None:

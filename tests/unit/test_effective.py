@@ -64,11 +64,20 @@ def test_focus_and_mixed_weights() -> None:
     assert third == pytest.approx((0.95 + 2 * 0.785) / 3)
 
 
+def test_named_lists_of_cases_are_sets_of_their_own() -> None:
+    found = effective_size(table(GRID, FULL), focus={"hard": ["b"], "easy": ["a", "in nothing"]}).set_index("set")
+    alone = {name: effective_size(table(GRID, FULL), focus=[case]) for name, case in (("hard", "b"), ("easy", "a"))}
+    for name, own in alone.items():
+        assert found.loc[name, "effective_size"] == own.set_index("set").loc["challenge", "effective_size"]
+    assert found.index[found["whole"]].tolist() == ["in domain", "hard", "easy", "mixed"]
+    assert found.loc["mixed", "full"] == pytest.approx((0.95 + 0.60) / 2)  # in domain and the first list
+
+
 def test_two_sides() -> None:
     better = {(0.3, 0): {"in": 0.9, "a": 0.9}, (0.6, 0): {"in": 0.9, "a": 0.99}}
     full = {"in": 0.9, "a": 0.9}
-    one = effective_size(table(better, full)).set_index("set")["effective_size"]
-    two = effective_size(table(better, full), two_sided=True).set_index("set")["effective_size"]
+    one = effective_size(table(better, full), one_sided=True).set_index("set")["effective_size"]
+    two = effective_size(table(better, full)).set_index("set")["effective_size"]
     assert one["challenge"] == pytest.approx(0.4)
     assert two["challenge"] == pytest.approx(0.7)  # nine points above the full model is not faithful to it
 
@@ -93,7 +102,7 @@ def test_every_flag() -> None:
 
 def test_two_sets_with_cases_of_one_name_stay_apart() -> None:
     data = []
-    for name, full, found in (("x", 0.9, 0.2), ("y", 0.1, 0.9)):
+    for name, full, found in (("x", 0.9, 0.2), ("y", 0.1, 0.12)):
         for target, value in ((0.0, full), (0.5, found)):
             who = "full" if target == 0 else "s0"
             data.append({"checkpoint": 0, "subnetwork": who, "target": target, "seed": 0, "dataset": name, "case": "c",
@@ -131,7 +140,7 @@ def test_the_released_grids_by_the_released_rule() -> None:
             for percent, values in targets.items():
                 if percent != "5":  # a 50 % run under a wrong name
                     add(values, step, int(percent) / 100, int(seed))
-    found = effective_size(pd.DataFrame(data), order="seeds", focus=OOD)
+    found = effective_size(pd.DataFrame(data), order="seeds", one_sided=True, focus=OOD)
     by = {name: part.sort_values("checkpoint") for name, part in found.groupby("set")}
     assert [round(100 * v) for v in by["challenge"]["effective_size"]] == [30, 30, 97, 93, 93, 83, 93, 73, 78, 77]
     inside = 100 * by["in domain"]["effective_size"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -20,14 +20,18 @@ def effective_size(
     accuracy: pd.DataFrame,
     margin: float = 0.03,
     order: Order = "accuracies",
-    two_sided: bool = False,
+    one_sided: bool = False,
     mixed: tuple[float, float] = (1, 1),
-    focus: Sequence[str] = (),
+    focus: Sequence[str] | Mapping[str, Sequence[str]] = (),
 ) -> pd.DataFrame:
     """Per checkpoint and set, the smallest target size (share of units kept) within `margin` of the full model.
 
     `accuracy` holds subnetworks of every checkpoint over a grid of targets and seeds, and the full models. Sets: in
-    domain, challenge (mean over the cases in `focus`, or over all), mixed (both, with the weights `mixed`), every case.
+    domain; challenge (mean over the cases in `focus`, or over all), or one for each named list of cases in `focus`; mixed
+    (in domain and the first of those, with the weights `mixed`); every case. All but the cases are `whole`.
+
+    Within the margin means on either side of the full model, as the paper's text says; with `one_sided`, as its code does,
+    a subnetwork that is better than the full model is always faithful.
 
     order="accuracies" averages accuracies over seeds first, as the paper says; order="seeds" finds a size per seed and
     averages those, as its code does. Nothing faithful counts as 1.
@@ -48,10 +52,11 @@ def effective_size(
         grid = part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)
         curves = grid.mean().to_frame().T if order == "accuracies" else grid
         off = full - curves.to_numpy()  # (curve, target), targets rising
-        faithful = (np.abs(off) if two_sided else off) <= margin + SLACK  # a hole compares as False
+        faithful = (off if one_sided else np.abs(off)) <= margin + SLACK  # a hole compares as False
         known = ~np.isnan(off)
         sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
-        facts = {"checkpoint": checkpoint, "set": name, "order": order, "two_sided": two_sided, "full": full}
+        facts = {"checkpoint": checkpoint, "set": name, "order": order, "one_sided": one_sided, "full": full}
+        facts["whole"] = bool(part["whole"].iloc[0])
         std = float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan
         flags = {
             "floor": float(faithful[:, -1].mean()),
@@ -69,25 +74,29 @@ def dented(faithful: np.ndarray) -> bool:
     return bool((faithful[1:] & ~faithful[:-1]).any())
 
 
-def by_set(accuracy: pd.DataFrame, mixed: tuple[float, float], focus: Sequence[str]) -> pd.DataFrame:
-    """Accuracy rows -> checkpoint, subnetwork, target, seed, set, value. A set lacks a value where a member does."""
+def by_set(
+    accuracy: pd.DataFrame, mixed: tuple[float, float], focus: Sequence[str] | Mapping[str, Sequence[str]]
+) -> pd.DataFrame:
+    """Accuracy rows -> checkpoint, subnetwork, target, seed, set, whole, value. A set lacks a value where a member does."""
     rows = judged(accuracy)
     keys = ["checkpoint", "subnetwork", "target", "seed"]
     challenge = rows[rows["domain"] == "challenge"]
-    chosen = challenge[challenge["case"].isin(focus)] if focus else challenge
-    inside = rows[rows["domain"] == "in-domain"]
+    named = focus if isinstance(focus, Mapping) and focus else {CHALLENGE: focus or list(challenge["case"])}
 
     def mean(part: pd.DataFrame) -> pd.Series:
         return part.groupby(keys, sort=False)["value"].agg(lambda v: v.mean(skipna=False))
 
-    means = {IN_DOMAIN: mean(inside), CHALLENGE: mean(chosen)}
-    weights = np.array(mixed, float) / sum(mixed)
-    if not (chosen.empty or inside.empty):
-        means[MIXED] = weights[0] * means[IN_DOMAIN] + weights[1] * means[CHALLENGE]
-    parts = [series.rename("value").reset_index().assign(set=name) for name, series in means.items() if len(series)]
+    inside = {IN_DOMAIN: mean(rows[rows["domain"] == "in-domain"])}
+    outside = {name: mean(challenge[challenge["case"].isin(cases)]) for name, cases in named.items()}
+    means = {name: values for name, values in {**inside, **outside}.items() if len(values)}
+    first = next((values for values in outside.values() if len(values)), None)
+    if first is not None and IN_DOMAIN in means:
+        weights = np.array(mixed, float) / sum(mixed)
+        means[MIXED] = weights[0] * means[IN_DOMAIN] + weights[1] * first
+    parts = [series.rename("value").reset_index().assign(set=name, whole=True) for name, series in means.items()]
     several = challenge["dataset"].nunique() > 1
     name = challenge["dataset"] + ": " + challenge["case"] if several else challenge["case"]
-    single = challenge.assign(set=name.where(challenge["case"] != "all", challenge["dataset"]))
+    single = challenge.assign(set=name.where(challenge["case"] != "all", challenge["dataset"]), whole=False)
     if len(single) and single["set"].nunique() > 1:
-        parts.append(single[[*keys, "set", "value"]])
+        parts.append(single[[*keys, "set", "whole", "value"]])
     return pd.concat(parts, ignore_index=True)

@@ -9,9 +9,13 @@ since few texts hold most of a small KL. Both numbers are choices.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
+
+from corewood.evaluate.metrics import Z
 
 FULL = "full"
 SEARCH = "prune"  # the question whose subnetworks are compared with each other
@@ -114,8 +118,22 @@ def widest(values: pd.DataFrame) -> float:
     return float((values.max() - values.min()).max()) if len(values) > 1 else np.nan
 
 
-def dynamics(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """The full model over training: one row per checkpoint, dataset and case."""
+def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
+    """The full model over training: one row per checkpoint, dataset and case, and per named list of cases (their mean)."""
     rows = accuracy[accuracy["subnetwork"] == FULL]
+    for name, cases in (focus or {}).items():
+        for checkpoint, part in rows[rows["case"].isin(cases)].groupby("checkpoint"):
+            value = part["value"].mean()
+            half = Z * np.sqrt((part["value"] * (1 - part["value"]) / part["n"]).sum()) / len(part)  # of independent shares
+            made = {"subnetwork": FULL, "checkpoint": checkpoint, "dataset": part["dataset"].iloc[0], "case": name, "group": ""}
+            made |= {
+                "gold": "mixed",
+                "domain": "challenge",
+                "n": part["n"].sum(),
+                "correct": part["correct"].sum(),
+                "value": value,
+            }
+            made |= {"low": max(0.0, value - half), "high": min(1.0, value + half)}
+            rows = pd.concat([rows, pd.DataFrame([made])], ignore_index=True)
     columns = ["checkpoint", "dataset", "case", "group", "gold", "domain", "n", "correct", "value", "low", "high"]
     return rows[columns].reset_index(drop=True)

@@ -1,7 +1,8 @@
 """Weight masks: which single weights of the encoder stay.
 
 Magnitude pruning removes weights wherever they are, so its masks have one bit per weight: for BERT-base 85 million, 11 MB.
-The weights are the matrices of the layers; biases, LayerNorm, embeddings and the classifier are never removed (LT, 3.2).
+The weights are the matrices of the layers; LayerNorm, embeddings and the classifier are never removed (LT, 3.2), and biases
+only where the released code's rule is asked for.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from corewood.model.load import Model, count_units
 from corewood.model.mask import Mask
 
 
-def encoder_weights(model: Model) -> dict[str, nn.Parameter]:
-    """By their names in the model: the matrices of its layers, in the order of the model."""
+def encoder_weights(model: Model, biases: bool = False) -> dict[str, nn.Parameter]:
+    """By their names in the model: the matrices of its layers, in the order of the model; with `biases`, those of query, key,
+    value, attention output and the MLPs' first layers, too."""
     inside = {id(p) for p in model.layers.parameters() if p.dim() > 1}
+    if biases:
+        first = [
+            layer.get_submodule(path) for layer in model.layers for path in (*model.family.attention_in, *model.family.mlp_in)
+        ]
+        inside |= {id(module.bias) for module in (*first, *model.attention_outs) if getattr(module, "bias", None) is not None}
     return {name: p for name, p in model.net.named_parameters() if id(p) in inside}
 
 
@@ -62,10 +69,12 @@ class WeightMask:
     def __repr__(self) -> str:
         return f"<WeightMask {len(self):,} of {self.total:,} weights, {100 * self.share:.1f} %>"
 
-    def check(self, model: Model) -> None:
-        own = {name: tuple(p.shape) for name, p in encoder_weights(model).items()}
-        if own != {name: tuple(shape) for name, shape in self.shapes.items()}:
+    def weights(self, model: Model) -> dict[str, nn.Parameter]:
+        """What the mask is about, in the model that it belongs to."""
+        own = encoder_weights(model, biases=any(len(shape) == 1 for shape in self.shapes.values()))
+        if {name: tuple(p.shape) for name, p in own.items()} != {name: tuple(shape) for name, shape in self.shapes.items()}:
             raise InputError("this weight mask belongs to another model: its parameters have other names or shapes")
+        return own
 
     def save(self, path: str | Path) -> Path:
         """Packed bits, with the shapes beside them."""
@@ -84,9 +93,8 @@ class WeightMask:
 @contextmanager
 def weights_masked(model: Model, mask: WeightMask) -> Iterator[Model]:
     """Removed weights are zero for as long as the block lasts; their own values come back at the end."""
-    mask.check(model)
     before: dict[str, Tensor] = {}
-    weights = encoder_weights(model)
+    weights = mask.weights(model)
     try:
         with torch.no_grad():
             for name, weight in weights.items():
@@ -103,9 +111,8 @@ def weights_masked(model: Model, mask: WeightMask) -> Iterator[Model]:
 @contextmanager
 def trained_under(model: Model, mask: WeightMask) -> Iterator[Model]:
     """Training with removed weights at zero: they start there, and their gradients are zero, so no optimiser moves them."""
-    mask.check(model)
     with ExitStack() as stack:
-        for name, weight in encoder_weights(model).items():
+        for name, weight in mask.weights(model).items():
             gone = removed(mask, name, weight)
             with torch.no_grad():
                 weight.masked_fill_(gone, 0)

@@ -43,7 +43,8 @@ def example_losses(logits: Tensor, gold: Tensor) -> Tensor:
 def importance_scores(
     model: Model, mask: Mask, examples: Encoded, gold: np.ndarray, settings: Importance, means: Means | None = None
 ) -> np.ndarray:
-    """(unit,) in flat order; units that the mask leaves out score nothing (not a number).
+    """(unit,) in flat order; units that the mask leaves out score nothing (not a number), unless norms are `over: all`: a
+    closed gate has a gradient, too.
 
     With `per: batch` the gradient of a batch's mean loss is taken, its sign dropped, and batches are averaged.
     """
@@ -53,7 +54,8 @@ def importance_scores(
     units, batches = model.units, 0
     answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
     with frozen(model, False), torch.enable_grad():
-        for indices in by_length(examples.lengths, settings.batch):
+        order = by_length(examples.lengths, settings.batch) if settings.by_length else in_order(len(examples), settings.batch)
+        for indices in order:
             z = start.expand((len(indices), -1) if alone else (-1,)).clone().requires_grad_()  # ([example,] unit)
             with gated(model, Gates.from_vector(z, units.layers, units.heads), settings.stand_in, means):
                 logits = model.net(**examples.batch(indices, model.device)).logits
@@ -64,7 +66,11 @@ def importance_scores(
     scores = (total / (len(examples) if alone else batches)).numpy()
     if not np.isfinite(scores).all():
         raise JobError("importance: some gradients are not numbers; check the model's weights and the labels")
-    return np.where(mask.vector, scores, np.nan)
+    return scores if settings.over == "all" else np.where(mask.vector, scores, np.nan)
+
+
+def in_order(count: int, size: int) -> list[np.ndarray]:
+    return np.array_split(np.arange(count), range(size, count, size))
 
 
 def normalised(scores: np.ndarray, layers: int, heads: int) -> np.ndarray:

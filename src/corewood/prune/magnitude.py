@@ -104,9 +104,9 @@ def magnitude_bits(weight: Tensor) -> Tensor:
 
 
 @contextmanager
-def pruner(model: Model) -> Iterator[Pruner]:
+def pruner(model: Model, biases: bool = False) -> Iterator[Pruner]:
     """The model's weights are its own again at the end."""
-    made = Pruner({name: p.detach() for name, p in encoder_weights(model).items()})
+    made = Pruner({name: p.detach() for name, p in encoder_weights(model, biases).items()})
     try:
         yield made
     finally:
@@ -125,7 +125,7 @@ def magnitude_search(
 ) -> FoundWeights:
     """Prune while the judged score stays at or above its floor; or, with `keep`, down to exactly that many weights."""
     rows: list[dict[str, Any]] = []
-    with pruner(model) as work:
+    with pruner(model, settings.biases) as work:
         total = work.left
 
         def note(score: float, floor: float, passed: bool = True) -> None:

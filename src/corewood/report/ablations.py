@@ -16,13 +16,19 @@ from corewood.report.words import largest, signed
 COLUMNS = 8  # cases that fit beside each other
 
 
+def is_list(ablation: pd.DataFrame) -> pd.Series:
+    """Rows over a list of cases that the study is about."""
+    return (ablation["case"] == ablation["focus"]) & (ablation["focus"] != "")
+
+
 def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
     """Rows over whole sets: in domain, and the cases in focus (or all) of each challenge set; changes in points."""
-    focused = set(ablation.loc[ablation["case"] == "focus", "dataset"])
-    wanted = ablation["case"].where(~ablation["dataset"].isin(focused), "focus").isin(["all", "focus"])
-    rows = ablation[wanted & ((ablation["case"] == "focus") | ~ablation["dataset"].isin(focused))].copy()
+    listed = is_list(ablation)
+    focused = set(ablation.loc[listed, "dataset"])
+    rows = ablation[listed | ((ablation["case"] == "all") & ~ablation["dataset"].isin(focused))].copy()
     rows["where"] = ("on " + rows["dataset"]).where(rows["domain"] == "challenge", "in domain")
-    rows.loc[rows["case"] == "focus", "where"] += ", cases in focus"
+    names = rows["case"].replace("focus", "cases in focus")
+    rows["where"] += (", " + names).where(rows["case"] != "all", "")
     for column in ("change", "low", "high", "interaction", "interaction_low", "interaction_high"):
         rows[column] = 100 * rows[column]
     return rows
@@ -87,11 +93,11 @@ def ablation_table(tables: Tables) -> str | None:
 def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
     """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most."""
     inside = [(str(d), "all", "in domain") for d in ablation.loc[ablation["domain"] == "in-domain", "dataset"].unique()]
-    cases = ablation[(ablation["domain"] == "challenge") & (ablation["case"] != "focus")]
+    cases = ablation[(ablation["domain"] == "challenge") & ~is_list(ablation)]
     cased = set(cases.loc[cases["case"] != "all", "dataset"])
     cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cased)]
-    if cases["focus"].any():
-        cases = cases[cases["focus"]]
+    if (cases["focus"] != "").any():
+        cases = cases[cases["focus"] != ""]
     largest = cases.groupby(["dataset", "case"], sort=False)["change"].agg(lambda c: c.abs().max())
     keys = list(largest.sort_values(ascending=False, kind="stable").index[:COLUMNS])
     ordered = [key for key in largest.index if key in keys]

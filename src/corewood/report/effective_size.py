@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.effective import CHALLENGE, IN_DOMAIN, MIXED
+from corewood.analyse.effective import MIXED
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
 from corewood.report.style import INK, LINES, Tables, share_axis, tips
@@ -16,10 +16,14 @@ from corewood.report.style import INK, LINES, Tables, share_axis, tips
 @chart("Training", "effective-size", "Effective size over training", of="effective_size")  # figures 6, 15, 16
 def effective_size_chart(tables: Tables) -> Any:
     """The smallest subnetwork within the margin of the full model. Hollow points are bounds, not values: the grid's edge,
-    nothing faithful, or a full model so poor that any subnetwork is faithful to it."""
+    nothing faithful, or a full model so poor that any subnetwork is faithful to it. Dashed where it says something else:
+    the rule with the other number of sides."""
     table = tables["effective_size"]
-    sets = [name for name in (IN_DOMAIN, CHALLENGE, MIXED) if name in set(table["set"])]
-    table = table[table["chosen"] & table["set"].isin(sets)].copy()
+    table = table[table["whole"]].copy()
+    sets = list(dict.fromkeys(table["set"]))
+    rule = table[table["chosen"]].iloc[0]
+    table = table[table["order"] == rule["order"]]
+    table["rule"] = table["one_sided"].map({True: "one-sided", False: "two-sided"})
     table["note"] = ""
     for flag, words in (
         ("trivial", "trivially faithful"),
@@ -30,18 +34,24 @@ def effective_size_chart(tables: Tables) -> Any:
         table["note"] = (table["note"] + "; " + words).where(table[flag] > 0, table["note"])
     table["note"] = table["note"].str.removeprefix("; ").replace("", "inside the grid")
     table["clear"] = table["note"].isin(["inside the grid", "a larger one is not faithful"])
-    columns = ["checkpoint", "set", "effective_size", "std", "full", "seeds", "holes", "note", "clear"]
+    columns = ["checkpoint", "set", "rule", "effective_size", "std", "full", "seeds", "holes", "note", "clear"]
+    other, table = (table.loc[table["chosen"] == mine, columns] for mine in (False, True))
+    sizes = [part.set_index(["set", "checkpoint"])["effective_size"] for part in (table, other)]
+    differ = set((sizes[0] - sizes[1]).abs().groupby("set").max().loc[lambda gap: gap > 0].index)
     encoding = dict(
         x=alt.X("checkpoint:Q", title="fine-tuning step"),
         y=share_axis(alt.Y, "effective_size", "effective size: share of units kept"),
         color=alt.Color("set:N", title=None, scale=alt.Scale(domain=sets, range=[INK, *LINES[1:]])),
         tooltip=tips(
-            "set:N | step = checkpoint:Q | effective size = effective_size:Q .0% | full model = full:Q .3f | "
+            "set:N | rule:N | step = checkpoint:Q | effective size = effective_size:Q .0% | full model = full:Q .3f | "
             "flags = note:N | seeds:Q | runs missing = holes:Q"
         ),
     )
-    layers = [alt.Chart(table[columns]).mark_line(strokeWidth=2).encode(**encoding)]
-    for clear, part in table[columns].groupby("clear"):
+    layers = [alt.Chart(table).mark_line(strokeWidth=2).encode(**encoding)]
+    if differ:
+        dashed = alt.Chart(other[other["set"].isin(differ)]).mark_line(strokeWidth=1.3, strokeDash=[4, 3], opacity=0.7)
+        layers.append(dashed.encode(**encoding))
+    for clear, part in table.groupby("clear"):
         layers.append(alt.Chart(part).mark_point(filled=bool(clear), size=70, strokeWidth=2).encode(**encoding))
     return alt.layer(*layers).properties(width=560, height=280)
 
@@ -50,10 +60,12 @@ def effective_size_chart(tables: Tables) -> Any:
 def effective_size_table(tables: Tables) -> str | None:
     """Accuracies first: averaged over seeds before a size is looked for. Seeds first: a size per seed, then averaged."""
     table = tables["effective_size"]
-    table = table[table["set"].isin(["in domain", "challenge", "mixed"])]
-    table = table.sort_values(["chosen", "order", "two_sided", "set", "checkpoint"], ascending=[False, True, True, False, True])
+    table = table[table["whole"]].copy()
+    table["set"] = pd.Categorical(table["set"], list(dict.fromkeys(table["set"])))  # in this order
+    order = {"chosen": False, "order": True, "one_sided": True, "set": True, "checkpoint": True}
+    table = table.sort_values(list(order), ascending=list(order.values()))
     table["rule"] = table["order"].map({"accuracies": "accuracies first", "seeds": "seeds first"})
-    table["rule"] += table["two_sided"].map({True: ", two-sided", False: ""}) + table["chosen"].map(
+    table["rule"] += table["one_sided"].map({True: ", one-sided", False: ""}) + table["chosen"].map(
         {True: " (chart)", False: ""}
     )
     table["flags"] = [
@@ -78,9 +90,9 @@ def effective_size_table(tables: Tables) -> str | None:
 def size_point(tables: Tables) -> list[str]:
     """At the first and the last checkpoint."""
     table = tables["effective_size"]
-    table = table[table["chosen"]].sort_values("checkpoint")
+    table = table[table["chosen"]].sort_values("checkpoint", kind="stable")
     parts = []
-    for name in ("in domain", "challenge"):
+    for name in [name for name in dict.fromkeys(table.loc[table["whole"], "set"]) if name != MIXED]:
         rows = table[table["set"] == name]
         if len(rows) > 1:
             first, last = rows.iloc[0], rows.iloc[-1]

@@ -21,7 +21,7 @@ class EffectiveSize(Searches):
     order: Literal["accuracies", "seeds"] = Field(
         "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
     )
-    two_sided: bool = Field(False, description="whether an accuracy above the full model's may be unfaithful")
+    one_sided: bool = Field(False, description="whether any accuracy above the full model's is faithful (its code)")
     mixed: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(
         (1, 1), description="weights of in domain and challenge in the mixed set"
     )

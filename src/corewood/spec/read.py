@@ -77,6 +77,8 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
     former = [f"{key}: {now}" for key, now in FORMER.items() if key in raw]
     if isinstance(raw.get("fine_tune"), dict) and "seed" in raw["fine_tune"]:
         former.append(f"fine_tune.seed: is a list now; write seeds: [{raw['fine_tune']['seed']}]")
+    if isinstance(raw.get("effective_size"), dict) and "two_sided" in raw["effective_size"]:
+        former.append("effective_size.two_sided: is the default now; write one_sided: true for the rule of the paper's code")
     if former:
         raise StudyError(source, former)
     try:

@@ -13,7 +13,16 @@ from corewood.spec.tasks import FilesTask, TaskSpec
 from corewood.spec.tuning import ModelSpec, Tuning
 from corewood.spec.ways import Prune
 
+CHALLENGE = "challenge"
+RESERVED = ("in domain", "mixed", "all")  # sets that have these names already
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+def named_lists(focus: object) -> object:
+    """Cases without a name for them all are simply those of the challenge."""
+    if isinstance(focus, (list, tuple)):
+        return {CHALLENGE: focus} if focus else {}
+    return {} if focus is None else focus
 
 
 class StudySpec(Spec):
@@ -35,7 +44,9 @@ class StudySpec(Spec):
         "halves",
         description="where a way looks at validation labels, give it one half and report on the other, or (paper) both on all",
     )
-    focus: tuple[str, ...] = Field((), description="the challenge cases the study is about; default: all of them")
+    focus: Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(named_lists)] = Field(
+        {}, description="the challenge cases the study is about, or named lists of them; default: all cases"
+    )
     ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
     sample: int = Field(2048, ge=2, description="training examples that searches and means may use")
@@ -51,6 +62,11 @@ class StudySpec(Spec):
     def key_of(self, task: str) -> str:
         """Where a task stands in the file."""
         return f"tasks.{task}" if self.task is None else "task"
+
+    @property
+    def focused(self) -> tuple[str, ...]:
+        """All cases in focus."""
+        return tuple(dict.fromkeys(case for cases in self.focus.values() for case in cases))
 
     @property
     def looks_at_labels(self) -> bool:
@@ -70,6 +86,15 @@ class StudySpec(Spec):
         if self.tickets.of is not None:
             return self.tickets.of
         return tuple(name for name in ("importance", "magnitude") if any(w.like is None for w in getattr(self.prune, name)))
+
+    @model_validator(mode="after")
+    def _focus(self) -> Self:
+        for name, cases in self.focus.items():
+            if name in RESERVED or name in self.focused:
+                raise ValueError(f"focus.{name}: this is what a set or a case is called; choose another name for the list")
+            if not cases:
+                raise ValueError(f"focus.{name}: names no case")
+        return self
 
     @model_validator(mode="after")
     def _parts(self) -> Self:

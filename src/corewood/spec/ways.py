@@ -166,10 +166,14 @@ class Importance(Spec):
     heads_alone_per_round: float | None = Field(None, gt=0, le=1, description="once MLPs stay; default: as before")
     per: Literal["example", "batch"] = Field("example", description="whose gradient is taken without its sign")
     batch: int = Field(32, ge=1)
+    by_length: bool = Field(True, description="batches of texts of similar length; false: in the order of the data")
     normalise: bool = Field(True, description="heads by their layer's l2 norm")
+    over: Literal["left", "all"] = Field("left", description="the norm: of the heads that are left, or of pruned ones too")
     ablate: Literal["zero", "mean"] | None = Field(
         None, description="what a closed unit gives instead of its own output; default: zero, or mean where it is like another"
     )
+
+    LATER: ClassVar[tuple[str, ...]] = ("by_length", "over")
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -192,6 +196,12 @@ class Magnitude(Spec):
     like: Literal["l0"] | None = Field(None, description="instead of both: as many weights as each mask of that way has")
     per_round: float = Field(0.1, gt=0, lt=1, description="share of the weights that are left")
     most_rounds: int = Field(60, ge=1, le=250)
+    biases: bool = Field(
+        False,
+        description="remove biases of query, key, value, attention output and the MLP's first layer too (the released code)",
+    )
+
+    LATER: ClassVar[tuple[str, ...]] = ("biases",)
 
 
 class Random(Spec):

@@ -156,9 +156,9 @@ def fine_tuned(model: ModelPlan) -> ModelPlan:
 
 def check_focus(plan: Plan) -> None:
     """The cases and sets that a study names must be there."""
-    challenge = {n: t.splits[n] for t in plan.tasks.values() for n in t.datasets if n != VALIDATION}
-    known = [str(case) for split in challenge.values() if split.cases is not None for case in split.cases.unique()]
-    for case in plan.spec.focus:
+    challenge = [t.splits[n] for t in plan.tasks.values() for n in t.datasets if n != VALIDATION]
+    known = [str(case) for split in challenge if split.cases is not None for case in split.cases.unique()]
+    for case in plan.spec.focused:
         if case not in known:
             there = f" The cases are: {', '.join(known)}." if known else " No challenge set has cases: give it a case column."
             raise InputError(f"focus: there is no case {case!r}.{nearest(case, known) or there}")

@@ -15,6 +15,7 @@ from corewood.data.task import FOCUS
 from corewood.evaluate.metrics import parts
 from corewood.evaluate.predict import ablate, unit_set, without
 from corewood.spec import Ablations
+from corewood.spec.study import CHALLENGE
 from corewood.study.entries import read_logits, read_masks, write_logits
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan, Plan, domain
@@ -95,12 +96,15 @@ def ablation_table(results: Results) -> pd.DataFrame | None:
             continue
         whole = results.right(task.name, results.logits(full, dataset)[rows], dataset, rows)
         cases = [(case, group, inside[rows]) for case, group, inside in parts(split) if inside[rows].any()]
-        inside = split.cases.isin(spec.focus).to_numpy()[rows] if split.cases is not None else np.zeros(0, bool)
-        if inside.any():
-            cases.insert(1, (FOCUS, "", inside))
+        lists = {FOCUS if name == CHALLENGE else name: chosen for name, chosen in spec.focus.items()}
+        inside = (
+            {n: split.cases.isin(chosen).to_numpy()[rows] for n, chosen in lists.items()} if split.cases is not None else {}
+        )
+        cases += [(name, "", here) for name, here in inside.items() if here.any()]
         heads = results.units.layers * results.units.heads
         table = ablation_rows(whole, right, cases, results.core(key), heads)
-        table = table.assign(focus=table["case"].isin(spec.focus), task=key[0], tuning=key[1])
+        listed = {case: name for name, chosen in reversed(lists.items()) for case in (*chosen, name)}  # the first that has it
+        table = table.assign(focus=table["case"].map(listed).fillna(""), task=key[0], tuning=key[1])
         tables.append(table.assign(dataset=dataset, domain=domain(dataset), ablate=spec.ablate))
     return stack(tables)
 

@@ -30,7 +30,7 @@ def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
         raise InputError("attention: words are read off a fast tokenizer, and this model has none; leave attention out")
     params = {
         **wanted.model_dump(mode="json", include={"examples", "maps", "texts"}),
-        "focus": list(plan.spec.focus),
+        "focus": list(plan.spec.focused),
         "seed": plan.spec.seed,
     }
     jobs = {}

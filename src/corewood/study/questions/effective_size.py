@@ -29,20 +29,20 @@ def plan(plan: Plan, wanted: EffectiveSize) -> None:
 
 
 def effective_size_table(group: Group) -> pd.DataFrame | None:
-    """Both orders, one-sided and two-sided; `chosen` marks the rule that the study asks for."""
+    """Both orders, two-sided and one-sided; `chosen` marks the rule that the study asks for."""
     spec = group.results.plan.spec
     rule = spec.effective_size
     assert rule is not None
     table = group.accuracy[group.accuracy["question"].isin([FULL, GRID])]
     found = stack(
         [
-            effective_size(table, rule.margin, order, two_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]
-            for order, two_sided in product(("accuracies", "seeds"), (False, True))
+            effective_size(table, rule.margin, order, one_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]
+            for order, one_sided in product(("accuracies", "seeds"), (False, True))
         ]
     )
     if found is None:
         return None
-    chosen = (found["order"] == rule.order) & (found["two_sided"] == rule.two_sided)
+    chosen = (found["order"] == rule.order) & (found["one_sided"] == rule.one_sided)
     return found.assign(nested=group.grid[0].nested, margin=rule.margin, chosen=chosen)
 
 
