@@ -27,6 +27,7 @@ from corewood.study import entries
 from corewood.study.compare import compare, label_map
 from corewood.study.cost import estimate
 from corewood.study.plan import make_plan
+from corewood.study.results import Results
 from corewood.study.run import Outcome
 
 
@@ -311,17 +312,30 @@ def test_pairs_without_singles_and_focus_on_one_of_two_sets(tmp_path: Path) -> N
     assert set(both.tables["ablation"].query("case == 'focus'")["dataset"]) == {"cases"}
 
 
-def test_a_challenge_set_without_cases(tmp_path: Path) -> None:
+def test_a_challenge_set_without_cases_and_a_second_set_in_domain(tmp_path: Path) -> None:
+    inside = {"path": "dev.jsonl", **small.COLUMNS}
     task = {
         "train": {"path": "train.csv", **small.COLUMNS},
-        "validation": {"path": "dev.jsonl", **small.COLUMNS},
+        "validation": {"matched": inside, "mismatched": {**inside, "limit": 25}},
         "challenge": {"cases": {"path": "cases.parquet", **small.COLUMNS}},
     }
     path = small.write_study(tmp_path / "study", **{**small.EVERYTHING, "focus": [], "task": task})
     found = small.run(path, tmp_path / "store")
     assert found.complete
     assert set(found.tables["scores"]["case"]) == {"all"}
-    assert {"in domain", "challenge", "mixed"} == set(found.tables["effective_size"]["set"])
+    assert {"in domain", "challenge", "mixed", "mismatched", "cases"} == set(found.tables["effective_size"]["set"])
+    results = Results(found.plan, store_of(found), {})
+    full = next(row for row in results.rows if row.way == "full" and row.checkpoint == 30)
+    frames = [found.plan.splits[name].frame.reset_index() for name in ("validation", "mismatched")]
+    places = frames[1].merge(frames[0].drop_duplicates(["first", "second"]), on=["first", "second"])["index_y"]
+    scores = found.tables["scores"].query("subnetwork == 'full' and checkpoint == 30").set_index("dataset")
+    assert scores.loc["mismatched", "correct"] == results.answers(full, "validation")[places].sum()
+    assert scores["domain"].to_dict() == {
+        "validation": "in-domain", "mismatched": "in-domain too", "cases": "challenge"
+    }  # fmt: skip
+    assert set(found.tables["spread"]["dataset"]) == {"validation", "mismatched", "cases"}
+    page = (found.report / "report.html").read_text(encoding="utf-8")
+    assert "in domain: mismatched" in page
     with pytest.raises(InputError, match="No challenge set has cases: give it a case column"):
         make_plan(small.spec_of(path, "focus=[swap]"), path.parent)
 

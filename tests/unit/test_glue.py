@@ -154,9 +154,10 @@ def test_the_short_form_in_full() -> None:
     local = GlueTask.model_validate({"glue": "mnli", "folder": "data/MNLI", "train_limit": 100, "validation_limit": 50}).files()
     (train,) = local.train
     assert (train.path, train.layout, train.limit) == (str(Path("data/MNLI/train.tsv")), "mnli", 100)
-    assert (local.validation.path, local.validation.limit) == (str(Path("data/MNLI/dev_matched.tsv")), 50)
+    assert (local.validation[""].path, local.validation[""].limit) == (str(Path("data/MNLI/dev_matched.tsv")), 50)
     hub = GlueTask.model_validate({"glue": "mnli", "revision": "abc"}).files()
-    assert (hub.validation.hub, hub.validation.config, hub.validation.split) == ("nyu-mll/glue", "mnli", "validation_matched")
+    inside = hub.validation[""]
+    assert (inside.hub, inside.config, inside.split) == ("nyu-mll/glue", "mnli", "validation_matched")
     assert hub.train[0].split == "train"
     assert hub.train[0].revision == hub.validation.revision == "abc"
     assert GlueTask.model_validate({"glue": "cola"}).files().validation.split == "validation"

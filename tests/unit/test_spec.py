@@ -92,6 +92,20 @@ def test_yaml_traps() -> None:
     merged = "base: &b {sparsity: 0.5}\n" + GOOD.replace("{sparsity: 0.5}", "{<<: *b, seeds: 2}")
     assert "base: unknown key" in mistakes(merged)
     assert "validation.case: cases belong to challenge sets" in mistakes(GOOD.replace("label: gold", "label: gold, case: c"))
+
+
+def test_several_validation_sets() -> None:
+    one = "{path: dev.csv, text: [a, b], label: gold}"
+    several = GOOD.replace(f"validation: {one}", f"validation: {{matched: {one}, other: {one}}}")
+    assert several != GOOD
+    spec = parse_study(several, "x")
+    assert list(spec.task.validation) == ["matched", "other"]  # type: ignore[union-attr]
+    assert "other" in spec.model_dump(mode="json")["task"]["validation"]
+    assert parse_study(GOOD, "x").model_dump(mode="json")["task"]["validation"]["path"] == "dev.csv"
+    wrong = several.replace("other: {path", "other: {pth")
+    assert "task.validation.other.pth: unknown key. Did you mean 'path'?" in mistakes(wrong)
+    assert "validation.search: no set can be called that" in mistakes(several.replace("other:", "search:"))
+    assert "validation.other.case: cases belong" in mistakes(several.replace("label: gold}}", "label: gold, case: c}}"))
     assert "mine.yaml" in mistakes("name: [unclosed\n")
 
 

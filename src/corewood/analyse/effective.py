@@ -94,9 +94,10 @@ def by_set(
         weights = np.array(mixed, float) / sum(mixed)
         means[MIXED] = weights[0] * means[IN_DOMAIN] + weights[1] * first
     parts = [series.rename("value").reset_index().assign(set=name, whole=True) for name, series in means.items()]
+    single = rows[rows["domain"] != "in-domain"]
     several = challenge["dataset"].nunique() > 1
-    name = challenge["dataset"] + ": " + challenge["case"] if several else challenge["case"]
-    single = challenge.assign(set=name.where(challenge["case"] != "all", challenge["dataset"]), whole=False)
+    name = single["dataset"] + ": " + single["case"] if several else single["case"]
+    single = single.assign(set=name.where(single["case"] != "all", single["dataset"]), whole=False)
     if len(single) and single["set"].nunique() > 1:
         parts.append(single[[*keys, "set", "whole", "value"]])
     return pd.concat(parts, ignore_index=True)

@@ -56,7 +56,7 @@ def task(
         labels=settings.get("labels", GLUE_LABELS.get(name, ())),
         metric=settings.get("metric", GLUE_METRICS.get(name, "accuracy")),
         train=(sources.pop("train"),) if "train" in sources else (),
-        validation=sources.pop("validation"),
+        validation={"": sources.pop("validation")},
         challenge=sources,
     )
     return read_task(spec, Path(), seed)[0]
@@ -71,19 +71,23 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     regression = spec.metric == "pearson"
     notes: list[str] = []
 
-    def read(name: str, source: SourceSpec, place: str) -> Split:
-        split, said = read_split(name, source, base, seed, regression, place)
+    def read(name: str, source: SourceSpec, place: str, cases: bool = False) -> Split:
+        split, said = read_split(name, source, base, seed, regression, place, cases)
         notes.extend(said)
         return split
 
     many = len(spec.train) > 1
     places = [f"{key}.train.{i}" if many else f"{key}.train" for i in range(len(spec.train))]
     parts = [read("train", source, place) for source, place in zip(spec.train, places, strict=True)]
-    validation = read("validation", spec.validation, f"{key}.validation")
+    inside: dict[str, Split] = {}  # what is in domain, by its place in the study; the first decides
+    for name, source in spec.validation.items():
+        place = f"{key}.validation.{name}".removesuffix(".")
+        inside[place] = read(name if inside else "validation", source, place)
+    validation = next(iter(inside.values()))
     labels = spec.labels or (parts[0] if parts else validation).labels
     parts = [check_labels(part, labels, place) for part, place in zip(parts, places, strict=True)]
     train = Split("train", pd.concat([p.frame for p in parts], ignore_index=True), labels) if parts else None
-    validation = check_labels(validation, labels, f"{key}.validation")
+    validation, *also = (check_labels(split, labels, place) for place, split in inside.items())
     if train is not None and ("second" in train.frame) != ("second" in validation.frame):
         raise InputError(f"{key}.train.text: training and validation must both be single texts or both pairs")
     if train is not None and train.frame.isna().any(axis=None):
@@ -91,13 +95,13 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     if many:
         shares = [f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)]
         notes.append(f"train: a mixture of {', '.join(shares)}")
-    challenge = {}
-    for name, source in spec.challenge.items():
-        split = read(name, source, f"{key}.challenge.{name}")
+    challenge = {name: read(name, source, f"{key}.challenge.{name}", cases=True) for name, source in spec.challenge.items()}
+    for place, split in {**inside, **{f"{key}.challenge.{name}": split for name, split in challenge.items()}}.items():
         if ("second" in split.frame) != ("second" in validation.frame):
             kind = "pairs of texts" if "second" in validation.frame else "single texts"
-            raise InputError(f"{key}.challenge.{name}.text: the validation set has {kind}; give the same here")
+            raise InputError(f"{place}.text: the validation set has {kind}; give the same here")
+    for name, split in challenge.items():
         fold = {normal(one): other for one, other in split.fold.items()}
         wanted = tuple(dict.fromkeys(fold.get(normal(label), label) for label in labels))
         challenge[name] = check_labels(split, wanted, f"{key}.challenge.{name}")
-    return Task(spec.name, labels, train, validation, challenge, spec.metric), notes
+    return Task(spec.name, labels, train, validation, challenge, spec.metric, {split.name: split for split in also}), notes

@@ -26,9 +26,16 @@ FORMATS = {
 
 
 def read_split(
-    name: str, source: SourceSpec, base: Path | None = None, seed: int = 0, regression: bool = False, key: str = ""
+    name: str,
+    source: SourceSpec,
+    base: Path | None = None,
+    seed: int = 0,
+    regression: bool = False,
+    key: str = "",
+    cases: bool | None = None,
 ) -> tuple[Split, list[str]]:
-    """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone.
+    """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone:
+    by default, to what is called neither train nor validation.
 
     The labels of a regression are numbers; the split then has no names of labels. `key` is where the study has the source.
     """
@@ -48,7 +55,7 @@ def read_split(
         raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
     source = lay_out(source, known, [str(c) for c in frame.columns], where)
     names = classes.get(str(source.label))
-    if name in ("train", "validation"):
+    if not (name not in ("train", "validation") if cases is None else cases):
         source = source.model_copy(update={"case": None, "group": None})
     check_columns(frame, source, where, key)
     frame = chosen_rows(frame, source, known, names, where, key, notes)

@@ -83,11 +83,12 @@ class Task:
     validation: Split
     challenge: Mapping[str, Split]
     metric: str = "accuracy"  # or matthews; or pearson, when the labels are numbers
+    also: Mapping[str, Split] = field(default_factory=dict)  # further sets in domain
 
     @property
     def splits(self) -> dict[str, Split]:
-        """Everything a subnetwork is evaluated on: validation, then the challenge sets, by name."""
-        return {self.validation.name: self.validation, **self.challenge}
+        """Everything a subnetwork is evaluated on: validation, further sets in domain, then the challenge sets, by name."""
+        return {self.validation.name: self.validation, **self.also, **self.challenge}
 
     def _repr_html_(self) -> str:
         parts = ([self.train] if self.train else []) + list(self.splits.values())

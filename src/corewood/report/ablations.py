@@ -26,7 +26,8 @@ def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
     listed = is_list(ablation)
     focused = set(ablation.loc[listed, "dataset"])
     rows = ablation[listed | ((ablation["case"] == "all") & ~ablation["dataset"].isin(focused))].copy()
-    rows["where"] = ("on " + rows["dataset"]).where(rows["domain"] == "challenge", "in domain")
+    rows["where"] = ("on " + rows["dataset"]).where(rows["domain"] == "challenge", "in domain: " + rows["dataset"])
+    rows.loc[rows["domain"] == "in-domain", "where"] = "in domain"
     names = rows["case"].replace("focus", "cases in focus")
     rows["where"] += (", " + names).where(rows["case"] != "all", "")
     for column in ("change", "low", "high", "interaction", "interaction_low", "interaction_high"):
@@ -93,6 +94,8 @@ def ablation_table(tables: Tables) -> str | None:
 def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
     """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most."""
     inside = [(str(d), "all", "in domain") for d in ablation.loc[ablation["domain"] == "in-domain", "dataset"].unique()]
+    too = ablation.loc[ablation["domain"] == "in-domain too", "dataset"].unique()
+    inside += [(str(d), "all", f"in domain: {d}") for d in too]
     cases = ablation[(ablation["domain"] == "challenge") & ~is_list(ablation)]
     cased = set(cases.loc[cases["case"] != "all", "dataset"])
     cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cased)]

@@ -333,8 +333,8 @@ def models_point(tables: Tables) -> list[str]:
 def difference_point(tables: Tables) -> list[str]:
     """How many of the differences between seeds are more than chance."""
     tests = judged(tables["differences"])
-    inside = tests[tests["dataset"] == "validation"]
-    cases = tests[tests["dataset"] != "validation"]
+    challenge = set(tables["spread"].loc[tables["spread"]["domain"] == "challenge", "dataset"])
+    inside, cases = (tests[tests["dataset"].isin(challenge) == outside] for outside in (False, True))
     if cases.empty:
         return []
     text = (

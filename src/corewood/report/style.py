@@ -58,7 +58,8 @@ def styled(chart: Any) -> Any:
 def order_of_cases(spread: pd.DataFrame) -> list[str]:
     """In-domain first, then case by case, group by group, as the data has them."""
     cases = spread.drop_duplicates("where")
-    return list(cases.sort_values(["domain", "group"], ascending=[False, True], kind="stable")["where"])
+    place = cases["domain"].map({"in-domain": 0, "in-domain too": 1, "challenge": 2})
+    return list(cases.assign(place=place).sort_values(["place", "group"], kind="stable")["where"])
 
 
 def where(table: pd.DataFrame) -> pd.Series:
@@ -66,8 +67,8 @@ def where(table: pd.DataFrame) -> pd.Series:
     several = table.loc[table["domain"] == "challenge", "dataset"].nunique() > 1
     names = []
     for _, row in table.iterrows():
-        if row["domain"] == "in-domain":
-            names.append("in domain")
+        if row["domain"].startswith("in-domain"):
+            names.append("in domain" if row["domain"] == "in-domain" else f"in domain: {row['dataset']}")
         elif row["case"] == "all":
             names.append(f"{row['dataset']}: all")
         else:

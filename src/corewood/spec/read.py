@@ -133,10 +133,11 @@ def tag_place(location: tuple[int | str, ...]) -> int | None:
 
 
 def as_written(location: tuple[int | str, ...], raw: Any) -> Iterator[int | str]:
-    """The place of a mistake as the file has it: without the kind of a task, and without a 0 where one stands for a list."""
+    """The place of a mistake as the file has it: without the kind of a task, and without a 0 or a name
+    where one stands for several."""
     tag, node = tag_place(location), raw
     for place, part in enumerate(location):
-        if place == tag or (isinstance(part, int) and not isinstance(node, (list, tuple))):
+        if place == tag or part == "" or (isinstance(part, int) and not isinstance(node, (list, tuple))):
             continue
         yield part
         try:

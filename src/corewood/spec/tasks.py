@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, FieldSerializationInfo, Tag, field_serializer, model_validator
 
 from corewood.spec.base import Spec, as_list, none_or_list
 
@@ -75,17 +75,32 @@ class SourceSpec(Spec):
         return self
 
 
+def one_or_several(validation: object) -> object:
+    """One set has no name, and its keys are those of a source."""
+    named = validation.items() if isinstance(validation, Mapping) else ()
+    several = [n not in SourceSpec.model_fields and isinstance(source, (Mapping, SourceSpec)) for n, source in named]
+    return validation if several and all(several) else {"": validation}
+
+
 def _check_sources(
-    metric: str, train: tuple[SourceSpec, ...], validation: SourceSpec, challenge: Mapping[str, SourceSpec]
+    metric: str,
+    train: tuple[SourceSpec, ...],
+    validation: Mapping[str, SourceSpec],
+    challenge: Mapping[str, SourceSpec],
 ) -> None:
-    for taken in ("train", "validation"):
+    for taken in ("train", "validation", *[*validation][1:]):
         if taken in challenge:
             raise ValueError(f"a challenge set cannot be called {taken!r}; choose another name")
-    for key, source in (*(("train", s) for s in train), ("validation", validation)):
+    for taken in ("train", "validation", "search", "report"):
+        if taken in validation:
+            raise ValueError(f"validation.{taken}: no set can be called that; choose another name")
+    inside = {f"validation.{name}".removesuffix("."): source for name, source in validation.items()}
+    for key, source in (*(("train", s) for s in train), *inside.items()):
         if source.case is not None:
             raise ValueError(f"{key}.case: cases belong to challenge sets; give the same file as one of those")
     if metric == "pearson":
-        named = {"train": train, "validation": (validation,), **{f"challenge.{n}": (s,) for n, s in challenge.items()}}
+        named = {"train": train, **{key: (s,) for key, s in inside.items()}}
+        named |= {f"challenge.{n}": (s,) for n, s in challenge.items()}
         for key, sources in named.items():
             if any(s.labels or s.fold for s in sources):
                 why = "with metric pearson labels are numbers, which have no names"
@@ -101,8 +116,15 @@ class FilesTask(Spec):
     train: Annotated[tuple[SourceSpec, ...], BeforeValidator(none_or_list)] = Field(
         (), description="one source, or a list: a mixture, each with its own limit"
     )
-    validation: SourceSpec
+    validation: Annotated[Mapping[str, SourceSpec], BeforeValidator(one_or_several)] = Field(
+        ..., description="one source, or several by name: all are reported, and the first decides where one is needed"
+    )
     challenge: Mapping[str, SourceSpec] = {}
+
+    @field_serializer("validation")
+    def _as_written(self, validation: Mapping[str, SourceSpec], info: FieldSerializationInfo) -> Any:
+        made = {name: s.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults) for name, s in validation.items()}
+        return made.get("", made)
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -126,7 +148,8 @@ class GlueTask(Spec):
     def _one_place(self) -> Self:
         if self.folder is not None and self.revision is not None:
             raise ValueError("revision: belongs to the hub set; leave it out where a folder is given")
-        _check_sources(self.metric, *self._sources(), self.challenge)
+        train, validation = self._sources()
+        _check_sources(self.metric, train, {"": validation}, self.challenge)
         return self
 
     @property

@@ -34,6 +34,7 @@ from corewood.study.job import Job, Kind, Work
 from corewood.study.subnetwork import FULL, Subnetwork
 
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
+IN_DOMAIN, IN_DOMAIN_TOO, CHALLENGE = "in-domain", "in-domain too", "challenge"
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
 
 
@@ -101,6 +102,14 @@ class TaskPlan:
     encoded: Mapping[str, Job]
     classes: tuple[str, ...]
     metric: str
+    also: tuple[str, ...]  # further sets in domain
+
+    def domain(self, dataset: str) -> str:
+        return IN_DOMAIN if dataset == VALIDATION else IN_DOMAIN_TOO if dataset in self.also else CHALLENGE
+
+    @property
+    def challenge(self) -> list[str]:
+        return [n for n in self.datasets if self.domain(n) == CHALLENGE]
 
     @property
     def datasets(self) -> list[str]:
@@ -115,10 +124,6 @@ class TaskPlan:
     def sampled(self) -> str:
         """The split that searches and means draw on."""
         return TRAIN if TRAIN in self.splits else VALIDATION
-
-
-def domain(dataset: str) -> str:
-    return "in-domain" if dataset == VALIDATION else "challenge"
 
 
 @dataclass(frozen=True, kw_only=True)

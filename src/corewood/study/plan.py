@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from corewood.data.labels import classes_of, fold_classes
 from corewood.data.named import read_task
@@ -89,7 +90,8 @@ def plan_task(plan: Plan, name: str) -> TaskPlan:
     for n, split in splits.items():
         job = Job.make(ENCODE, f"{who}encode {n}", found.encoding, {"data": data[n]}, found.local, len(split) // 50)
         encoded[n] = plan.jobs.setdefault(job.key, job)
-    return TaskPlan(name=name, who=who, splits=splits, data=data, encoded=encoded, classes=classes, metric=task.metric)
+    facts: dict[str, Any] = {"classes": classes, "metric": task.metric, "also": tuple(task.also)}
+    return TaskPlan(name=name, who=who, splits=splits, data=data, encoded=encoded, **facts)
 
 
 def check_learnable(classes: tuple[str, ...], train: Split | None, key: str) -> None:
@@ -105,7 +107,7 @@ def check_learnable(classes: tuple[str, ...], train: Split | None, key: str) -> 
 def splits_of(spec: StudySpec, task: Task, key: str) -> dict[str, Split]:
     """Where ways look at labels, they get one half of the validation set and all is judged on the other."""
     for taken in (SEARCH, stored_name(VALIDATION)):  # the latter is what entries of retraining call the validation set
-        if taken in task.challenge:
+        if taken in {**task.challenge, **task.also}:
             raise InputError(f"{key}.challenge: a set cannot be called {taken!r}; choose another name")
     judged = {VALIDATION: task.validation}
     if spec.halved:
@@ -115,7 +117,7 @@ def splits_of(spec: StudySpec, task: Task, key: str) -> dict[str, Split]:
         judged = {VALIDATION: other, SEARCH: one}
     elif spec.looks_at_labels:
         judged[SEARCH] = task.validation
-    return {**({TRAIN: task.train} if task.train else {}), **judged, **task.challenge}
+    return {**({TRAIN: task.train} if task.train else {}), **judged, **task.also, **task.challenge}
 
 
 def task_classes(spec: StudySpec, task: Task, found: Checkpoint) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
 from corewood.study.job import Job, Kind
-from corewood.study.models import TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan, domain
+from corewood.study.models import CHALLENGE, IN_DOMAIN, TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan
 from corewood.study.subnetwork import FACTS, FULL, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
 
 T = TypeVar("T")
@@ -121,8 +121,8 @@ class Results:
     def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
         split, logits = task.splits[dataset], self.logits(row, dataset)
-        facts = {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": domain(dataset), "note": ""}
-        plain = task.metric if dataset == VALIDATION or split.regression else "accuracy"
+        facts = {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": task.domain(dataset), "note": ""}
+        plain = task.metric if task.domain(dataset) != CHALLENGE or split.regression else "accuracy"
         beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
         if split.regression:
             table = pd.DataFrame({"case": case, "group": group} for case, group, _ in parts(split))
@@ -143,7 +143,7 @@ class Results:
         found = baseline(task.metric, gold[TRAIN], gold[VALIDATION])
         facts: dict[str, Any] = {**dict.fromkeys(FACTS, 0), "task": task.name, "state": "", "prune": "", "nested": False}
         facts |= dict.fromkeys(("question", "way", "ticket", "subnetwork"), "majority")
-        facts |= {"dataset": VALIDATION, "domain": domain(VALIDATION), "case": "all", "metric": task.metric}
+        facts |= {"dataset": VALIDATION, "domain": IN_DOMAIN, "case": "all", "metric": task.metric}
         return pd.DataFrame([{**facts, **vars(found)}])
 
     @cached_property

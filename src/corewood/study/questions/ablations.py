@@ -18,7 +18,7 @@ from corewood.spec import Ablations
 from corewood.spec.study import CHALLENGE
 from corewood.study.entries import read_logits, read_masks, write_logits
 from corewood.study.job import Job, Kind, Work
-from corewood.study.models import ModelPlan, Plan, domain
+from corewood.study.models import ModelPlan, Plan
 from corewood.study.results import Question, Results, compared, stack
 
 Closed = tuple[tuple[str, ...], ...]  # sets of units
@@ -104,8 +104,8 @@ def ablation_table(results: Results) -> pd.DataFrame | None:
         heads = results.units.layers * results.units.heads
         table = ablation_rows(whole, right, cases, results.core(key), heads)
         listed = {case: name for name, chosen in reversed(lists.items()) for case in (*chosen, name)}  # the first that has it
-        table = table.assign(focus=table["case"].map(listed).fillna(""), task=key[0], tuning=key[1])
-        tables.append(table.assign(dataset=dataset, domain=domain(dataset), ablate=spec.ablate))
+        table = table.assign(focus=[listed.get(case, "") for case in table["case"]], task=key[0], tuning=key[1])
+        tables.append(table.assign(dataset=dataset, domain=task.domain(dataset), ablate=spec.ablate))
     return stack(tables)
 
 

@@ -36,8 +36,7 @@ def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
     jobs = {}
     for model in plan.models.values():
         task = model.task
-        challenge = [n for n in task.datasets if n != VALIDATION]
-        dataset = wanted.dataset or (challenge or [VALIDATION])[0]
+        dataset = wanted.dataset or (task.challenge or [VALIDATION])[0]
         if dataset not in task.splits:
             raise InputError(f"attention.dataset: there is no {dataset!r}; the sets are {', '.join(task.splits)}")
         work = min(wanted.examples, len(task.splits[dataset]))

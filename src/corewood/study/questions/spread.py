@@ -12,7 +12,6 @@ from corewood.analyse.differences import corrected, pair_tests, size_effect, var
 from corewood.analyse.generalisation import spread
 from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
-from corewood.study.models import domain
 from corewood.study.results import Group, Question, in_front, stack
 from corewood.study.subnetwork import PRUNE
 
@@ -73,7 +72,7 @@ def ablated_values_table(group: Group) -> pd.DataFrame | None:
             for dataset, job in jobs.items() if all(map(results.there, jobs.values())) else ():
                 logits = read_logits(results.entry(job))[row.place]
                 made = accuracy(logits, task.splits[dataset], task.classes)
-                tables.append(made.assign(**facts, ablate=value, dataset=dataset, domain=domain(dataset)))
+                tables.append(made.assign(**facts, ablate=value, dataset=dataset, domain=task.domain(dataset)))
     found = stack(tables)
     return None if found is None else in_front(columns, found.drop(columns=["agreement", "kl"], errors="ignore"))
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from corewood.analyse.differences import beside
 from corewood.evaluate.metrics import parts
-from corewood.study.models import domain
 from corewood.study.results import Question, Results
 from corewood.study.subnetwork import FULL, L0, PRUNE, Subnetwork
 
@@ -53,7 +52,7 @@ def ways_table(results: Results) -> pd.DataFrame | None:
             right[FULL] = np.stack([results.answers(r, dataset) for r in whole if r]).astype(float)
             for case, group, inside in parts(task.splits[dataset]):
                 facts = {"task": name, "target": target, "dataset": dataset, "case": case, "group": group}
-                facts |= {"domain": domain(dataset), "base": base}
+                facts |= {"domain": task.domain(dataset), "base": base}
                 found = beside({way: values[:, inside] for way, values in right.items()}, base)
                 rows += [{**facts, "way": way, **values} for way, values in found.items()]
     return pd.DataFrame(rows) if rows else None
