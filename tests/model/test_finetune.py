@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError, JobError
+from corewood.evaluate.predict import logits_of
 from corewood.model import finetune
 from corewood.model.finetune import as_targets, fine_tune
 from corewood.model.gates import gated
@@ -45,6 +46,44 @@ def test_checkpoints_are_kept_where_asked_and_the_model_learns(tmp_path: Path) -
     assert all(weights(kept[12])[name].equal(value) for name, value in model.net.state_dict().items())
     assert not weights(kept[4])["classifier.weight"].equal(weights(kept[8])["classifier.weight"])
     assert not model.net.training
+
+
+def test_watching_sees_the_model_that_would_be_kept_and_changes_nothing(tmp_path: Path) -> None:
+    model, train, gold = prepared()
+    texts = encode(overlap(seed=7, train=40, validation=16, per_case=2).validation, model.tokenizer, 64)
+    seen: dict[int, np.ndarray] = {}
+
+    def look(step: int) -> None:
+        assert not model.net.training
+        seen[step] = logits_of(model, model.units.full(), texts)
+
+    watched = fine_tune(model, train, gold, SETTINGS.model_copy(update={"watch": 4}), tmp_path / "one", look=look)
+    model, train, gold = prepared()
+    plain = fine_tune(model, train, gold, SETTINGS, tmp_path / "other")
+    assert all(weights(watched[12])[name].equal(value) for name, value in weights(plain[12]).items())
+    assert list(seen) == [4, 8, 12]
+    for step, logits in seen.items():
+        model.net.load_state_dict(weights(plain[step]))
+        np.testing.assert_allclose(logits_of(model, model.units.full(), texts), logits, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_a_batch_in_parts_is_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> None:
+    """Adam does not see the scale of a gradient; its logged norm does."""
+    norms: list[float] = []
+
+    def note(self: object, args: object, state: object, control: object, logs: dict[str, float], **_: object) -> None:
+        norms.extend([logs["grad_norm"]] if "grad_norm" in logs else [])
+
+    monkeypatch.setattr(finetune.Keeper, "on_log", note)
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0} if family == "bert" else {}
+    still |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0) if family == "gpt2" else {}
+    for parts in (1, 4):
+        model = tiny.model(family, **still)
+        assert TRAIN is not None
+        settings = FineTune(steps=3, batch=16, learning_rate=1e-3, accumulate=parts)
+        fine_tune(model, encode(TRAIN, model.tokenizer, 64), TRAIN.gold, settings, tmp_path / str(parts))
+    assert norms[3:] == pytest.approx(norms[:3], rel=0.02)
 
 
 class Killed(Exception):

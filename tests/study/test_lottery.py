@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,10 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 from corewood.data.encode import encode
 from corewood.data.labels import gold_classes
+from corewood.data.read import drawn
 from corewood.errors import InputError, StudyError
+from corewood.evaluate.attention import split_words
+from corewood.evaluate.patterns import Classifier, pattern_shares
 from corewood.model.finetune import fine_tune
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
@@ -102,6 +107,35 @@ def test_everything_is_there(whole: Outcome) -> None:
     assert len(page) < 5e6
     rows = len(plan_of(whole).rows)
     assert len(whole.tables["scores"].query("dataset == 'validation' and way != 'majority'")) == rows
+
+
+def test_patterns_of_super_survivors_are_those_of_models_pruned_to_them(whole: Outcome) -> None:
+    """In the first layer a head sees the same embeddings, pruned or not; by hand, one map of a later layer."""
+    table = whole.tables["patterns"]
+    key = ["task", "state", "tuning", "attention", "layer", "head", "type"]
+    alone, rest = (table[table["pruned"] == pruned].set_index(key)["share"] for pruned in (True, False))
+    assert set(alone.index) == set(rest.index)
+    first = alone.index.get_level_values("layer") == 0
+    assert alone[first].to_dict() == pytest.approx(rest[alone.index[first]].to_dict())
+    masks = [row_of(whole, task="pairs", tuning=seed, **UNITS, ticket="good", state="pruned") for seed in (1, 2)]
+    kept = reduce(and_, (read_masks(store_of(whole).get(r.masks.kind, r.masks.key))[r.place] for r in masks if r.masks))
+    summary = whole.tables["pattern_shares"].query("task == 'pairs' and heads == 'super-survivors' and state == 'fine-tuned'")
+    inside = [(layer, head) for layer, head in zip(*np.nonzero(kept.heads), strict=True)]
+    mine = alone.reset_index().query("task == 'pairs' and state == 'fine-tuned'")
+    mine = mine[[pair in inside for pair in zip(mine["layer"], mine["head"], strict=True)]]
+    means = mine.groupby(["attention", "type"])["share"].mean()
+    assert summary.set_index(["attention", "type"])["mean"].to_dict() == pytest.approx(means.to_dict())
+    model, split = tuned(whole, "pairs", 1), plan_of(whole).tasks["pairs"].splits["validation"]
+    chosen = drawn(split.frame, 6, 0)
+    words = split_words(model, split, chosen)
+    store = store_of(whole)
+    raw, normed = (
+        Classifier.load(store.get(j.kind, j.key).folder) for j in plan_of(whole).parts["patterns"].classifiers.values()
+    )
+    with gated(model, kept, "zero"):
+        shares = pattern_shares(model, raw, normed, words).set_index(key[3:])["share"]
+    own = alone.reset_index().query("task == 'pairs' and tuning == 1").set_index(key[3:])["share"]
+    assert own.to_dict() == pytest.approx(shares.to_dict())
 
 
 @pytest.mark.parametrize("task", ["pairs", "cola", "scores"])

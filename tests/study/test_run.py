@@ -49,6 +49,18 @@ def store_of(outcome: Outcome) -> Store:
     return Store(outcome.report.parents[2])
 
 
+def test_a_model_is_judged_on_the_way_without_being_kept(study: Path, whole: Outcome, tmp_path: Path) -> None:
+    changes = ["fine_tune.checkpoints=[]", "fine_tune.watch=5", "prune.l0.seeds=1", "prune.l0.sparsity=0.4"]
+    found = small.run(study, tmp_path / "store", *changes)
+    (tuned,) = (job for job in found.plan.jobs.values() if job.kind == "fine_tune")
+    assert [p.name for p in store_of(found).get(tuned.kind, tuned.key).folder.glob("step-*")] == ["step-30"]
+    lines, kept = (outcome.tables["dynamics"] for outcome in (found, whole))
+    assert list(dict.fromkeys(lines["checkpoint"])) == [5, 10, 15, 20, 25, 30]
+    for step in (10, 30):
+        mine, theirs = (t[t["checkpoint"] == step].set_index(["dataset", "case"])["correct"] for t in (lines, kept))
+        assert mine.to_dict() == theirs.to_dict()
+
+
 def test_tables_say_what_the_parts_say(study: Path, whole: Outcome) -> None:
     accuracy = whole.tables["scores"]
     assert whole.complete

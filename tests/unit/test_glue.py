@@ -159,8 +159,8 @@ def test_the_short_form_in_full() -> None:
     inside = hub.validation[""]
     assert (inside.hub, inside.config, inside.split) == ("nyu-mll/glue", "mnli", "validation_matched")
     assert hub.train[0].split == "train"
-    assert hub.train[0].revision == hub.validation.revision == "abc"
-    assert GlueTask.model_validate({"glue": "cola"}).files().validation.split == "validation"
+    assert hub.train[0].revision == inside.revision == "abc"
+    assert GlueTask.model_validate({"glue": "cola"}).files().validation[""].split == "validation"
     with pytest.raises(ValueError, match="revision: belongs to the hub set"):
         GlueTask.model_validate({"glue": "cola", "folder": "x", "revision": "y"})
     with pytest.raises(ValueError, match="a challenge set cannot be called 'train'"):

@@ -49,10 +49,17 @@ def core_against_rest(scores: pd.DataFrame, core: Sequence[str]) -> pd.DataFrame
 
 
 def pattern_summary(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd.DataFrame:
-    """Shares of types over heads, then mean and standard deviation over seeds: for all heads, and for a task's survivors."""
+    """Shares of types over heads, then mean and standard deviation over seeds: for all heads, and for a task's survivors.
+
+    Those are looked at in models pruned to them, where there are such rows.
+    """
+    alone = patterns["pruned"] if "pruned" in patterns else pd.Series(False, patterns.index)
     tables = []
     for group in GROUPS:
-        rows = patterns[inside(patterns, survivors)] if group == GROUPS[1] else patterns
+        rows = patterns[~alone]
+        if group == GROUPS[1]:
+            mine = patterns[alone] if alone.any() else rows
+            rows = mine[inside(mine, survivors)]
         by_seed = rows.groupby(["task", "state", "tuning", "attention", "type"], sort=False)["share"].mean()
         by = by_seed.groupby(["task", "state", "attention", "type"], sort=False)
         table = by.agg(mean="mean", std="std", seeds="count").reset_index()
@@ -75,6 +82,7 @@ def heterogeneity(patterns: pd.DataFrame, survivors: Mapping[str, Mask]) -> pd.D
 
     Over all tasks, of the share of tasks in which a head survives with its mean share of such maps.
     """
+    patterns = patterns[~patterns["pruned"]] if "pruned" in patterns else patterns
     rows = patterns[(patterns["type"] == "heterogeneous") & patterns["task"].isin(list(survivors))]
     rows = rows.assign(survives=inside(rows, survivors))
     head = ["state", "attention", "task", "layer", "head"]

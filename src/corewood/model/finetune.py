@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -91,14 +91,22 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
     steps: int
     progress: Progress
     rows: UsedRows | None
+    watched: Sequence[int]
+    look: Callable[[int], None]
     saved_at: float = field(default_factory=time.monotonic)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        self.progress(state.global_step, self.steps)
-        if state.global_step in self.kept:
+        step = state.global_step
+        self.progress(step, self.steps)
+        if step in self.kept or step in self.watched:
             if self.rows:
                 self.rows.detach()  # the model as others know it
-            save_model(self.model, self.kept[state.global_step])
+            if step in self.watched:  # first: a model that is kept is not trained again
+                self.model.net.eval()
+                self.look(step)
+                self.model.net.train()
+            if step in self.kept:
+                save_model(self.model, self.kept[step])
             if self.rows:
                 self.rows.attach()
         control.should_save = time.monotonic() - self.saved_at > RESUME_EVERY
@@ -152,8 +160,9 @@ def fine_tune(
     ablate: Ablation = "mean",
     means: Means | None = None,
     progress: Progress = no_progress,
+    look: Callable[[int], None] = lambda _step: None,
 ) -> dict[int, Path]:
-    """Train in place. Returns step -> folder with the model at that step.
+    """Train in place. Returns step -> folder with the model at that step. `look` is called at the steps that are watched.
 
     `gold` is (example,): class indices, or numbers for a model with one output, which learns them by their squared error.
     `folder` is scratch: killed at any moment, the same call goes on from its last resume point to the same bits.
@@ -171,7 +180,8 @@ def fine_tune(
         arguments = transformers.TrainingArguments(
             output_dir=str(folder),
             max_steps=settings.last,
-            per_device_train_batch_size=settings.batch,
+            per_device_train_batch_size=settings.batch // settings.accumulate,
+            gradient_accumulation_steps=settings.accumulate,
             learning_rate=settings.learning_rate,
             warmup_steps=settings.warmup,
             weight_decay=settings.weight_decay,
@@ -201,9 +211,11 @@ def fine_tune(
                 args=arguments,
                 train_dataset=np.concatenate(list(batches)).tolist(),  # indices, in the order they will be seen
                 data_collator=collate,
-                callbacks=[Keeper(model, kept, settings.last, progress, rows)],
+                callbacks=[Keeper(model, kept, settings.last, progress, rows, settings.watched, look)],
             )
             trainer.remove_callback(transformers.PrinterCallback)
+            if settings.accumulate > 1:
+                trainer.model_accepts_loss_kwargs = False  # else the losses of a batch's parts are summed, not averaged
             trainer.train(resume_from_checkpoint=last)
     model.net.eval()
     return kept

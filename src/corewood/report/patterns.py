@@ -65,6 +65,7 @@ def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
 def pattern_heads_chart(tables: Tables) -> Any:
     """The most frequent type of each head, paler where it is less frequent; rings mark super-survivors."""
     rows = tables["patterns"]
+    rows = rows[~rows["pruned"]] if "pruned" in rows else rows
     before, after = (rows[rows["state"] == state] for state in MODEL_STATES)
     panels = [
         heads_panel(before[before["attention"] == attention], set(), f"pretrained, {attention}")

@@ -95,5 +95,8 @@ class Patterns(Spec):
     examples: int = Field(100, ge=2, description="of each task")
     annotated: str | None = Field(None, description="a folder of your own maps (.npy) with labels.csv: file, type")
     pretrained: bool = Field(True, description="look at the model before fine-tuning, too")
+    pruned: bool = Field(
+        True, description="look at super-survivors in models pruned to them, as the paper does; false: in whole ones"
+    )
     maps: int = Field(6000, ge=50, description="generated maps that the classifier learns from")
     steps: int = Field(900, ge=1, description="of its training")

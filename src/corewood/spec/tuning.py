@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -34,16 +34,24 @@ class Training(Spec):
         None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps"
     )
     batch: int = Field(32, ge=1)
+    accumulate: int = Field(
+        1, ge=1, description="parts that a batch is run in, where it does not fit at once; one step all the same"
+    )
     learning_rate: float = Field(5e-5, gt=0)
     warmup: int = Field(0, ge=0, description="steps")
     weight_decay: float = Field(0.0, ge=0)
     checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="steps at which to keep the model")
+    watch: int | None = Field(None, ge=1, description="judge the model every so many steps, without keeping it")
     threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
+
+    LATER: ClassVar[tuple[str, ...]] = ("accumulate", "watch")
 
     @model_validator(mode="after")
     def _within(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give exactly one of 'steps' and 'epochs'")
+        if self.batch % self.accumulate:
+            raise ValueError(f"accumulate: a batch of {self.batch} cannot be run in {self.accumulate} equal parts")
         beyond = [] if self.steps is None else [c for c in self.checkpoints if c > self.steps]
         if beyond:
             raise ValueError(f"checkpoints {beyond} lie beyond the last step, {self.steps}")
@@ -69,6 +77,11 @@ class Training(Spec):
             why = "how many steps they are depends on the examples"
             raise InputError(f"fine_tune.epochs: {why}; resolved(examples) counts them")
         return self.steps
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """Steps at which the model is judged on the way."""
+        return tuple(range(self.watch, self.last + 1, self.watch)) if self.watch else ()
 
     @property
     def kept(self) -> tuple[int, ...]:

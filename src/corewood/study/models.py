@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors.numpy import save_file
 
 from corewood.data.encode import encode
 from corewood.data.labels import describe
@@ -29,12 +30,13 @@ from corewood.model.reference import reference, sample_indices
 from corewood.model.weights import weights_masked
 from corewood.spec import Ablation, FineTune, ModelSpec, StudySpec
 from corewood.store.store import canonical, file_digest
-from corewood.study.entries import read_masks, read_weights, write_encoded, write_logits, write_reference
+from corewood.study.entries import read_encoded, read_masks, read_weights, write_encoded, write_logits, write_reference
 from corewood.study.job import Job, Kind, Work
 from corewood.study.subnetwork import FULL, Subnetwork
 
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 IN_DOMAIN, IN_DOMAIN_TOO, CHALLENGE = "in-domain", "in-domain too", "challenge"
+WATCH = "watch "  # before the datasets that a fine-tuning judges its model on
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
 
 
@@ -236,7 +238,7 @@ class Plan:
 
 def tuning_params(settings: FineTune) -> dict[str, Any]:
     """Settings as part of a key: epochs are steps by now."""
-    return settings.model_dump(mode="json", exclude={"epochs"})
+    return settings.params("epochs")
 
 
 # what the jobs do
@@ -258,7 +260,16 @@ def do_fine_tune(work: Work) -> dict[str, Any]:
     settings = FineTune(**work.job.params["settings"])
     model = work.new_model(settings.seed, check=True)
     scratch = work.store.scratch(work.job.key)
-    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress)
+    watched = {name.removeprefix(WATCH): read_encoded(work.input(name)) for name in work.job.inputs if name.startswith(WATCH)}
+
+    def look(step: int) -> None:
+        logits = {name: logits_of(model, model.units.full(), examples) for name, examples in watched.items()}
+        save_file(logits, scratch / "watched.part")
+        (scratch / "watched.part").replace(scratch / f"watched-{step}.safetensors")
+
+    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress, look=look)
+    for step in settings.watched:
+        link_or_copy(str(scratch / f"watched-{step}.safetensors"), str(work.folder / f"watched-{step}.safetensors"))
     for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
         shutil.copytree(folder, work.folder / f"step-{step}", copy_function=link_or_copy)
     model.tokenizer.save_pretrained(work.folder / "tokenizer")

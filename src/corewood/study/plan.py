@@ -23,6 +23,7 @@ from corewood.study.models import (
     SEARCH,
     TRAIN,
     VALIDATION,
+    WATCH,
     Checkpoint,
     ModelPlan,
     Plan,
@@ -152,6 +153,10 @@ def fine_tuned(model: ModelPlan) -> ModelPlan:
     params = {**model.params, "settings": tuning_params(settings)}
     inputs = {"data": task.data[TRAIN], "encoded": task.encoded[TRAIN]}
     title, work = f"fine-tune {settings.last} steps", settings.last * settings.batch
+    if settings.watch:
+        inputs |= {f"{WATCH}{n}": task.encoded[n] for n in task.datasets}
+        work += len(settings.watched) * sum(len(task.splits[n]) for n in task.datasets) // 3  # forward alone
+        settings = settings.model_copy(update={"watch": None})  # tickets are retrained without looking
     job = model.job(FINE_TUNE, title, params, inputs, work, threads=settings.threads)
     return replace(model, steps=settings.kept, settings=settings, tuned={"fine_tune": job})
 

@@ -118,9 +118,9 @@ class Results:
         table = pd.concat(tables, ignore_index=True)
         return in_front(first, table.assign(study=self.plan.spec.name, model=self.plan.spec.model.checkpoint))
 
-    def scored(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
+    def scored(self, row: Subnetwork, dataset: str, logits: np.ndarray | None = None) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
-        split, logits = task.splits[dataset], self.logits(row, dataset)
+        split, logits = task.splits[dataset], self.logits(row, dataset) if logits is None else logits
         facts = {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": task.domain(dataset), "note": ""}
         plain = task.metric if task.domain(dataset) != CHALLENGE or split.regression else "accuracy"
         beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
