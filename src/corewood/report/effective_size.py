@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from corewood.analyse.effective import MIXED
+from corewood.analyse.generalisation import judged
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
+from corewood.report.spread import against_sparsity
 from corewood.report.style import INK, LINES, Tables, share_axis, tips
 
 
@@ -84,6 +87,22 @@ def effective_size_table(tables: Tables) -> str | None:
     ]
     columns = ["set", "checkpoint", "rule", "full", "effective_size", "std", "seeds", "flags"]
     return html_table(table[columns])
+
+
+@chart("Training", "grid", "Accuracy against sparsity, over the grid", of="effective_size accuracy")  # figure 4
+def grid_chart(tables: Tables) -> Any:
+    """The last checkpoint, pruned to every size of the grid. Lines join the means over seeds, bars span from the worst to
+    the best. Click a name to see it alone."""
+    rows = tables["accuracy"]
+    grid = rows[rows["question"] == "effective_size"]
+    rows = rows[rows["checkpoint"] == grid["checkpoint"].max()]
+    keys = ["target", "dataset", "case", "domain", "group"]
+    table = rows[rows["question"] == "effective_size"].groupby(keys, sort=False).agg(
+        mean=("value", "mean"), min=("value", "min"), max=("value", "max"), n=("n", "first"), subnetworks=("value", "size")
+    ).reset_index()  # fmt: skip
+    full = rows[rows["subnetwork"] == "full"].set_index(["dataset", "case"])["value"]
+    table["full"] = [full.get((d, c), np.nan) for d, c in zip(table["dataset"], table["case"], strict=True)]
+    return against_sparsity(judged(table)) if table["target"].nunique() > 1 else None
 
 
 @says(of="effective_size", single=True)

@@ -161,11 +161,15 @@ def differences_chart(tables: Tables) -> Any:
 def sparsity_chart(tables: Tables) -> Any:
     """Lines join the means over seeds, bars span from the worst to the best. Click a name to see it alone; shift-click
     adds."""
-    table = tables["spread"].copy()
-    start = table.drop_duplicates(["dataset", "case"]).assign(target=0.0)
+    return against_sparsity(tables["spread"])
+
+
+def against_sparsity(spread: pd.DataFrame) -> Any:
+    """The full model is where nothing is removed."""
+    start = spread.drop_duplicates(["dataset", "case"]).assign(target=0.0)
     for column in ("mean", "min", "max"):
         start[column] = start["full"]
-    table = pd.concat([start, table], ignore_index=True)
+    table = pd.concat([start, spread], ignore_index=True)
     table["where"] = where(table)
     order = order_of_cases(table)
     chosen = alt.selection_point(fields=["where"], bind="legend")

@@ -56,13 +56,17 @@ def chosen(rows: pd.DataFrame, task: str, method: str, prune: str) -> pd.DataFra
 
 @chart("Survivors", "over-tasks", "Over all tasks", of="survivors")  # figure 15
 def over_tasks_chart(tables: Tables) -> Any:
-    """Left: in how many tasks a unit survives, mean ± standard deviation over seeds. Dark units are needed whatever the
-    task is."""
+    """In how many tasks a unit survives, mean ± standard deviation over seeds: heads and MLPs pruned together, then each
+    alone; and what share of its weights does. Dark units are needed whatever the task is."""
     rows = tables["survivors"]
-    units = chosen(rows, ALL_TASKS, IMPORTANCE, first_prune(rows))
-    weights = chosen(rows, ALL_TASKS, MAGNITUDE, "weights")
     count = rows.loc[(rows["way"] == IMPORTANCE) & (rows["task"] != ALL_TASKS), "task"].nunique()
-    panels = [grid(units, "s-pruning: in how many tasks", (0, count))] if len(units) else []
+    panels = []
+    for prune in dict.fromkeys(rows.loc[(rows["way"] == IMPORTANCE) & (rows["task"] == ALL_TASKS), "prune"]):
+        units = chosen(rows, ALL_TASKS, IMPORTANCE, str(prune))
+        units = units[units["kind"].isin({"heads": ["head"], "mlps": ["mlp"]}.get(str(prune), ["head", "mlp"]))]
+        alone = {"heads": " (heads alone)", "mlps": " (MLPs alone)"}.get(str(prune), "")
+        panels += [grid(units, f"s-pruning{alone}: in how many tasks", (0, count))] if len(units) else []
+    weights = chosen(rows, ALL_TASKS, MAGNITUDE, "weights")
     title = "m-pruning: share of weights, mean over tasks"
     panels += [grid(weights, title, scale_of(rows, MAGNITUDE))] if len(weights) else []
     return in_rows(panels) if panels else None
