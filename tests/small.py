@@ -11,6 +11,7 @@ import tiny
 import yaml
 
 from corewood.data.overlap import overlap
+from corewood.report.page import finding
 from corewood.spec import StudySpec, read_study
 from corewood.store.store import Store
 from corewood.study.engines import Engine, Inline
@@ -73,6 +74,13 @@ def run(path: Path, store: Path, *changes: str, engine: Engine | None = None, li
 def holes(outcome: Outcome) -> dict[str, str]:
     """Title of a job -> why it has no result."""
     return {outcome.plan.jobs[key].title: reason for key, reason in outcome.holes.items()}
+
+
+def said(outcome: Outcome) -> str:
+    """What the report would say of a model that has learnt its task: tiny ones have not, and it says that alone."""
+    tables = {**outcome.tables, "models": outcome.tables["models"].assign(learnt=True)}
+    found = finding(tables, "model")
+    return " ".join([found.headline, *found.points])
 
 
 def table_bytes(outcome: Outcome) -> dict[str, bytes]:

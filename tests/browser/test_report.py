@@ -78,13 +78,21 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
         assert box["width"] > 200, name
 
 
-def test_the_page_opens_with_the_finding(opened: tuple[Page, list[str], list[str]]) -> None:
+def test_the_page_opens_with_the_finding(
+    browser: Browser, opened: tuple[Page, list[str], list[str]], outcome: Outcome, tmp_path: Path
+) -> None:
     page, _, _ = opened
-    assert "Subnetworks of model" in page.locator(".headline").inner_text()
+    assert "model has not learnt its task, as far as 60 examples tell" in page.locator(".headline").inner_text()
+    assert "handle the hard cases" not in page.locator(".finding").inner_text()
+    tables = {**outcome.tables, "models": outcome.tables["models"].assign(learnt=True)}
+    (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, draw(tables)), encoding="utf-8")
+    page, _, _ = drawn(browser, tmp_path / "report.html")
+    assert "Subnetworks of bert" in page.locator(".headline").inner_text()
     finding = page.locator(".finding").inner_text()
     assert "With 40 % of the units removed, 2 subnetworks keep" in finding
     assert "The core, heads in all 4 subnetworks, has" in finding
     assert "chance would give" in finding
+    page.close()
 
 
 def test_points_have_tooltips(opened: tuple[Page, list[str], list[str]]) -> None:

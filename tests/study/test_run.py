@@ -25,12 +25,14 @@ from corewood.data.task import Split
 from corewood.evaluate.metrics import wilson
 from corewood.model.gates import gated
 from corewood.model.load import load
+from corewood.report.page import finding
 from corewood.store.store import Store
 from corewood.study import entries, kinds
 from corewood.study.engines import Event
 from corewood.study.engines.dask import Workers
 from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
+from corewood.study.results import Results
 from corewood.study.run import Outcome, report_study, state_of
 
 
@@ -47,6 +49,25 @@ def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def store_of(outcome: Outcome) -> Store:
     return Store(outcome.report.parents[2])
+
+
+def test_a_model_that_has_learnt_nothing_gets_no_verdict(whole: Outcome) -> None:
+    (row,) = whole.tables["models"].to_dict("records")
+    results = Results(whole.plan, store_of(whole), {})
+    full = results.full(("task", 0))
+    assert full is not None
+    answers, gold = results.logits(full, "validation").argmax(1), whole.plan.splits["validation"].frame["label"]
+    assert row["answer_share"] == max((answers == 0).mean(), (answers == 1).mean())
+    assert row["floor"] == gold.value_counts(normalize=True).max()
+    assert row["low"] == pytest.approx(wilson(int(results.answers(full, "validation").sum()), 60)[0])
+    assert not row["learnt"]
+    page = (whole.report / "report.html").read_text(encoding="utf-8")
+    assert "has not learnt its task, as far as 60 examples tell" in page
+    assert "handle the hard cases" not in page
+    two = pd.DataFrame([row, {**row, "learnt": True, "tuning": 1}])
+    found = finding({**whole.tables, "models": two}, "m")
+    assert found.points[0].startswith("1 of 2 models have not learnt their task")
+    assert "handle the hard cases" in " ".join(found.points)
 
 
 def test_a_model_is_judged_on_the_way_without_being_kept(study: Path, whole: Outcome, tmp_path: Path) -> None:
@@ -390,7 +411,7 @@ def test_an_audit_without_fine_tuning_and_without_training_data(study: Path, tmp
     assert found.complete
     assert "dynamics" not in found.tables
     assert any("no task.train" in note for note in found.plan.notes)
-    assert "no challenge set was given" in (found.report / "report.html").read_text()
+    assert "no challenge set was given" in small.said(found)
 
 
 def test_a_report_of_what_is_done_so_far(study: Path, whole: Outcome) -> None:

@@ -20,6 +20,8 @@ def say_comparison(titles: list[str], found: Comparison) -> None:
         show_scores(console, found.scores)
     if len(found.masks):
         show_masks(console, found.masks)
+    if len(found.heads):
+        show_heads(console, found.heads)
 
 
 def show_scores(console: Console, scores: pd.DataFrame) -> None:
@@ -38,12 +40,27 @@ def show_scores(console: Console, scores: pd.DataFrame) -> None:
         console.print("* The two judged other examples, so that the interval is not a paired one.", style="dim")
 
 
+def show_heads(console: Console, heads: pd.DataFrame) -> None:
+    """Those in the core of one or the other."""
+    cores = heads[heads["core_one"] | heads["core_other"]]
+    if cores.empty:
+        return
+    kinds = (cores[["does_one", "does_other"]] != "").any(axis=None)
+    shown = table(("head of a core",), ("kept by A", "kept by B", *(("A attends to", "B attends to") if kinds else ())))
+    for row in cores.to_dict("records"):
+        shares = [f"{100 * row[f'share_{c}']:.0f} %" for c in ("one", "other")]
+        shown.add_row(row["unit"], *shares, *([row["does_one"], row["does_other"]] if kinds else []))
+    console.print(shown)
+
+
 def show_masks(console: Console, masks: pd.DataFrame) -> None:
     counts = ("removed", "masks A", "masks B")
-    shown = table(("task", "way"), (*counts, "Jaccard of heads", "by chance", "core A", "core B", "shared"))
+    last = ("Jaccard of heads", "by chance", "core A", "core B", "shared", "by chance", "rho of frequencies")
+    shown = table(("task", "way"), (*counts, *last))
     for row in masks.to_dict("records"):
-        size = f"{100 * row['target']:g} %" if row["target"] else "threshold"
+        size = "" if pd.isna(row["target"]) else f"{100 * row['target']:g} %" if row["target"] else "threshold"
         numbers = [f"{row['jaccard']:.2f}", f"{row['jaccard_expected']:.2f}"]
         cores = [f"{row[f'core_{c}']:.0f}" for c in ("one", "other", "shared")]
+        cores += [f"{row['core_expected']:.2g} (p {row['core_p']:.2g})", "" if pd.isna(row["rho"]) else f"{row['rho']:.2f}"]
         shown.add_row(row["task"], row["way"], size, str(row["one"]), str(row["other"]), *numbers, *cores)
     console.print(shown)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from corewood.analyse.ablation import paired_interval
 from corewood.analyse.core import core
@@ -21,7 +22,8 @@ from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.models import TaskPlan
 from corewood.study.plan import make_plan
-from corewood.study.results import Found, Results
+from corewood.study.questions.attention import QUESTION as ATTENTION
+from corewood.study.results import Found, Results, compared
 from corewood.study.run import holes_of
 from corewood.study.subnetwork import PRUNE
 
@@ -29,7 +31,8 @@ from corewood.study.subnetwork import PRUNE
 @dataclass
 class Comparison:
     scores: pd.DataFrame  # per dataset and case: the full models, their difference, and the means over subnetworks
-    masks: pd.DataFrame  # per way and size: what their subnetworks share
+    masks: pd.DataFrame  # per way and size, and over all sizes: what their subnetworks share
+    heads: pd.DataFrame  # per head: how often each keeps it, whether it is in the core, what it attends to
     notes: list[str] = field(default_factory=list)  # what could not be compared, and why
 
 
@@ -55,6 +58,20 @@ class Side:
         own = (table["task"] == self.task.name) & (table["dataset"] == dataset) & (table["case"] == case)
         return table[own & (table["question"] == PRUNE)].groupby(["way", "prune", "target"])["value"].mean()
 
+    @property
+    def first(self) -> list[Mask]:
+        """The masks of its first way, of all sizes."""
+        rows = compared([row for row in self.results.rows if row.task == self.task.name])
+        return [self.results.mask(row) for row in rows]
+
+    def attends(self) -> dict[str, str]:
+        """Head -> what it mostly attends to, in most of the task's models; empty where the study did not ask."""
+        table = ATTENTION.tables(self.results).get("attention")
+        if table is None:
+            return {}
+        own = table[table["task"] == self.task.name].drop_duplicates(["unit", "tuning"])
+        return {str(unit): str(part["does"].mode().iloc[0]) for unit, part in own.groupby("unit", sort=False)}
+
     def masks(self) -> dict[Found, list[Mask]]:
         raters = self.results.raters.items()
         return {found.anywhere: list(by.values()) for found, by in raters if found.task == self.task.name}
@@ -75,10 +92,11 @@ def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: S
     notes: list[str] = []
     scores = pd.DataFrame([row for pair in sides for row in score_rows(*pair, notes)])
     masks = pd.DataFrame([row for pair in sides for row in mask_rows(*pair, notes)])
+    heads = pd.DataFrame([row for pair in sides for row in head_rows(*pair)])
     if scores.empty and masks.empty:
         why = f" ({'; '.join(notes)})" if notes else ": tasks and datasets are matched by name"
         raise InputError(f"{one.name} and {other.name} have nothing in common{why}")
-    return Comparison(scores, masks, notes)
+    return Comparison(scores, masks, heads, notes)
 
 
 def label_map(task: TaskPlan, dataset: str) -> dict[str, str]:
@@ -127,16 +145,21 @@ def subnetwork_means(one: pd.Series, other: pd.Series) -> dict[str, float]:
 def mask_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, object]]:
     """How far masks of the one agree with masks of the other, and what their cores share, each beside chance."""
     every, others = one.masks(), other.masks()
-    for about in [found for found in every if found in others]:
-        mine, theirs = every[about], others[about]
+    whole = {"way": "all sizes", "prune": "", "target": np.nan}
+    groups = [(about.facts, every[about], others[about]) for about in every if about in others]
+    groups += [(whole, one.first, other.first)] if len(every) > 1 or not groups else []
+    for facts, mine, theirs in [group for group in groups if group[1] and group[2]]:
         shapes = [" x ".join(map(str, masks[0].heads.shape)) for masks in (mine, theirs)]
         if shapes[0] != shapes[1]:
-            notes.append(f"{about.way}: masks of {shapes[0]} and {shapes[1]} heads")
+            notes.append(f"{facts['way']}: masks of {shapes[0]} and {shapes[1]} heads")
             continue
+        often = [np.mean([mask.heads.ravel() for mask in masks], axis=0) for masks in (mine, theirs)]
+        varied = all(np.ptp(shares) > 0 for shares in often)
+        rho, p = spearmanr(*often) if varied else (np.nan, np.nan)
         pairs = [pair(a.heads.ravel(), b.heads.ravel()) for a, b in product(mine, theirs)]
         cores = overlap(core(mine, draws=1).mask, core(theirs, draws=1).mask)
         yield {
-            **about.facts,
+            **facts,
             "task": one.task.name,
             "one": len(mine),
             "other": len(theirs),
@@ -144,7 +167,24 @@ def mask_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, ob
             "core_one": cores["heads"],
             "core_other": cores["heads_last"],
             **{f"core_{name}": cores[name] for name in ("shared", "expected", "p")},
+            "rho": float(rho),
+            "rho_p": float(p),
         }
+
+
+def head_rows(one: Side, other: Side) -> Iterator[dict[str, object]]:
+    """Over all masks of the first way of each."""
+    if not (one.first and other.first) or one.first[0].heads.shape != other.first[0].heads.shape:
+        return
+    often = [np.mean([mask.heads for mask in side.first], axis=0) for side in (one, other)]
+    does = [side.attends() for side in (one, other)]
+    for layer, head in np.ndindex(often[0].shape):
+        unit = f"L{layer}.H{head}"
+        row: dict[str, object] = {"task": one.task.name, "unit": unit}
+        for name, shares, kinds in zip(("one", "other"), often, does, strict=True):
+            row |= {f"share_{name}": float(shares[layer, head]), f"core_{name}": bool(shares[layer, head] == 1)}
+            row[f"does_{name}"] = kinds.get(unit, "")
+        yield row
 
 
 def interval(one: np.ndarray, other: np.ndarray, paired: bool) -> tuple[float, float]:

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corewood.data.labels import fold_classes
+from corewood.evaluate.metrics import predicted
 from corewood.study.entries import read_masks
+from corewood.study.models import VALIDATION
 from corewood.study.results import Question, Results, in_front, stack
 from corewood.study.subnetwork import FACTS, FULL, RETRAINED, Subnetwork
 
+ONE_ANSWER = 0.99  # share of examples that get it
 ABOUT = tuple(name for name in FACTS if name not in ("state", "epochs"))  # what a mask is about
 
 
@@ -64,4 +68,35 @@ def share(part: int, whole: int) -> float:
     return int(part) / int(whole) if whole else np.nan
 
 
-QUESTION = Question("subnetworks", lambda r: {"scores": r.scores, "masks": masks_table(r), "sizes": sizes_table(r)})
+def models_table(results: Results) -> pd.DataFrame | None:
+    """One row per full model: whether it has learnt its task, by its score on the validation set.
+
+    It has where the interval of its score lies above what one and the same answer gets (accuracy), or above zero
+    (correlations), and where it does not give one answer nearly always.
+    """
+    rows = []
+    for key, model in results.plan.models.items():
+        full = results.full(key)
+        if full is None:
+            continue
+        task, split = model.task, model.task.splits[VALIDATION]
+        scores = results.scored(full, VALIDATION).iloc[0]
+        facts = {"task": key[0], "tuning": key[1], "metric": task.metric, **scores[["value", "low", "high", "n"]]}
+        facts |= {"floor": 0.0, "answer": "", "answer_share": np.nan}
+        if not split.regression:
+            said = predicted(results.logits(full, VALIDATION), fold_classes(task.classes, split))
+            counts = np.bincount(said, minlength=len(split.labels))
+            facts |= {"answer": split.labels[counts.argmax()], "answer_share": counts.max() / len(said)}
+        if task.metric == "accuracy":
+            facts["floor"] = np.bincount(split.gold).max() / len(split)
+        facts["learnt"] = bool(facts["low"] > facts["floor"] and not facts["answer_share"] > ONE_ANSWER)
+        rows.append(facts)
+    return pd.DataFrame(rows) if rows else None
+
+
+def tables(results: Results) -> dict[str, pd.DataFrame | None]:
+    made = {"scores": results.scores, "models": models_table(results)}
+    return {**made, "masks": masks_table(results), "sizes": sizes_table(results)}
+
+
+QUESTION = Question("subnetworks", tables)
