@@ -1,6 +1,6 @@
 """How long must a search be? KL of the final mask on texts it has not seen, against the examples it has.
 
-    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2]
+    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2] [--starts 2]
 
 Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, and those
 of a path give both sizes. Three
@@ -31,7 +31,7 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.reference import no_progress
-from corewood.prune.l0 import l0_search
+from corewood.prune.l0 import best_of_starts, l0_search
 from corewood.spec import L0, SourceSpec, parse_study
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
@@ -97,7 +97,9 @@ class Bench:
 def one(bench: Bench, settings: L0, seed: int) -> list[dict[str, Any]]:
     """A row per size; what a path cost stands in each of its rows."""
     start = time.process_time()
-    found = l0_search(bench.model, bench.sample, bench.reference, settings, seed)
+    found = best_of_starts(
+        lambda _start, own: l0_search(bench.model, bench.sample, bench.reference, settings, own), settings, seed
+    )
     seconds = time.process_time() - start
     gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
     cost = {
@@ -136,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--fixed", default="32,64,200,400,1600")
     parser.add_argument("--auto", default="1,2", help="factors on the budget of an auto search")
+    parser.add_argument("--starts", default="2", help="auto searches from so many starts")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
     studies = {"generated": files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")}
@@ -150,6 +153,12 @@ def main() -> None:
             how = "auto" if factor == "1" else f"auto x {factor}"
             searches += [(how, dict(sparsity=size, budget=float(factor))) for size in SIZES]
             searches.append((f"{how}, path", dict(sparsity=SIZES[-1], path=SIZES[:-1], budget=float(factor))))
+        searches += [
+            (f"auto, {starts} starts", dict(sparsity=size, starts=int(starts)))
+            for starts in given.starts.split(",")
+            if starts
+            for size in SIZES
+        ]
         searches += [
             (f"{steps} steps", dict(sparsity=size, steps=int(steps)))
             for steps in given.fixed.split(",")

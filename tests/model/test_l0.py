@@ -27,7 +27,9 @@ from corewood.prune.l0 import (
     HIGH,
     LOW,
     TEMPERATURE,
+    Found,
     State,
+    best_of_starts,
     closed_probability,
     final_mask,
     frozen,
@@ -328,6 +330,25 @@ def test_the_papers_grid_of_thresholds_comes_closest_to_the_size(seed: int, spar
     settings = L0.paper(sparsity).model_copy(update={"threshold": "search"})
     off = [abs(sum(released_by_loop(log_alpha, 4, 6, k * 0.05)) - (1 - sparsity) * 28) for k in range(21)]
     assert abs(len(final_mask(log_alpha, units, settings)) - (1 - sparsity) * 28) == pytest.approx(min(off))
+
+
+def test_more_starts_are_never_worse_and_the_first_is_the_seed_itself() -> None:
+    model, _ = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    settings = L0(sparsity=0.5, budget=0.1, batch=8, starts=3)
+    each: dict[int, float] = {}
+
+    def from_start(start: int, seed: int) -> Found:
+        found = l0_search(model, sample, shared, settings, seed)
+        each[seed] = found.held[0]
+        return found
+
+    best = best_of_starts(from_start, settings, 5)
+    assert next(iter(each)) == 5
+    assert len(each) == 3
+    assert best.held[0] == min(each.values())
+    assert best_of_starts(from_start, settings.model_copy(update={"starts": 1}), 5).held[0] == each[5]
 
 
 def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:

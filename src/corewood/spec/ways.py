@@ -36,6 +36,9 @@ class L0(Spec):
     )
     budget: float = Field(1.0, gt=0, le=100, description="with auto: factor on its gradient steps, rounds and texts a round")
     rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
+    starts: int = Field(
+        1, ge=1, le=100, description="with auto: searches from so many starts; the best by held-out KL is given"
+    )
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
     batch: int = Field(32, ge=1)
     start: float = Field(2.5, description="mean of the initial log_alpha")
@@ -60,12 +63,14 @@ class L0(Spec):
         0.5, description="of that rule; search: whichever of 0, 0.05, ... 1 comes closest to the sparsity (the paper's text)"
     )
 
-    LATER: ClassVar[tuple[str, ...]] = ("lambda_decay", "counts_from", "parts")
+    LATER: ClassVar[tuple[str, ...]] = ("lambda_decay", "counts_from", "parts", "starts")
 
     @model_validator(mode="after")
     def _way(self) -> Self:
         if any(s >= self.sparsity for s in self.path):
             raise ValueError("path: its sparsities lie below the one the search ends at")
+        if self.starts > 1 and not self.auto:
+            raise ValueError("starts: which of several searches is best is asked of those that end by themselves, steps: auto")
         if self.batch % self.parts:
             raise ValueError(f"parts: a batch of {self.batch} cannot be run in {self.parts} equal parts")
         if self.path and self.final == "released":
@@ -91,7 +96,7 @@ class L0(Spec):
     def work(self) -> int:
         """About how many examples' worth of gradient steps it takes; the rounds are those that such searches have had."""
         rounds = min(USUAL_ROUNDS, self.most_rounds) * len(self.targets)
-        return round(self.gradient_steps * self.batch + rounds * ROUND_WORK * self.budget)
+        return round(self.starts * (self.gradient_steps * self.batch + rounds * ROUND_WORK * self.budget))
 
     @property
     def targets(self) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
-from corewood.prune.l0 import State, l0_search
+from corewood.prune.l0 import Found, State, best_of_starts, l0_search
 from corewood.spec import L0 as Settings
 from corewood.spec import Searches
 from corewood.study.entries import read_reference, write_masks
@@ -55,18 +55,29 @@ def searched(model: ModelPlan, wanted: Searches, step: int, question: str = PRUN
 def do_search(work: Work) -> dict[str, Any]:
     params, settings = work.job.params, Settings(**work.job.params["settings"])
     chosen, shared = read_reference(work.input("reference"))
-    texts = work.encoded().take(chosen)
-    scratch = work.store.scratch(work.job.key) / "state.safetensors"
+    texts, model = work.encoded().take(chosen), work.model()
     saved_at = time.monotonic()
 
-    def save(state: State) -> None:
-        nonlocal saved_at
-        if time.monotonic() - saved_at > SAVE_EVERY:
-            state.save(scratch)
-            saved_at = time.monotonic()
+    def from_start(start: int, seed: int) -> Found:
+        scratch = work.store.scratch(work.job.key) / f"state{f'-{start}' if start else ''}.safetensors"
+        last = State.load(scratch) if scratch.exists() else None
 
-    state = State.load(scratch) if scratch.exists() else None
-    found = l0_search(work.model(), texts, shared, settings, params["seed"], params["ablate"], work.progress, state, save)
+        def save(state: State) -> None:
+            nonlocal saved_at, last
+            last = state
+            if time.monotonic() - saved_at > SAVE_EVERY:
+                state.save(scratch)
+                saved_at = time.monotonic()
+
+        def progress(done: int, total: int) -> None:
+            work.progress(start * total + done, settings.starts * total)
+
+        found = l0_search(model, texts, shared, settings, seed, params["ablate"], progress, last, save)
+        if last is not None and settings.starts > 1:  # the next start may be stopped; this one is not run again
+            last.save(scratch)
+        return found
+
+    found = best_of_starts(from_start, settings, params["seed"])
     write_masks(found.masks, work.folder)
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
