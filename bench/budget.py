@@ -1,11 +1,11 @@
 """How long must a search be? KL of the final mask on texts it has not seen, against the examples it has.
 
-    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2] [--starts 2]
+    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2]
+        [--starts 2]
 
-Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, and those
-of a path give both sizes. Three
-columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was not
-trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is
+Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, those of a
+path give both sizes, those from several starts the best of them. Three columns of KL: texts held out of the search (as in the
+report), other training texts, and new texts, which the model was not trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is
 done is kept in FOLDER and not done again.
 """
 
