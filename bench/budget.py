@@ -5,8 +5,8 @@
 
 Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, those of a
 path give both sizes, those from several starts the best of them. Three columns of KL: texts held out of the search (as in the
-report), other training texts, and new texts, which the model was not trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is
-done is kept in FOLDER and not done again.
+report), other training texts, and new texts, which the model was not trained on. The model is the demo's; with --data
+(mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not done again.
 """
 
 from __future__ import annotations
