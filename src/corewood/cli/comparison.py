@@ -9,6 +9,8 @@ from rich.markup import escape
 from corewood.cli.screen import screen, table
 from corewood.study.compare import Comparison
 
+FEW = 8  # columns of means that have room beside the full models
+
 
 def say_comparison(titles: list[str], found: Comparison) -> None:
     console = screen()
@@ -25,7 +27,8 @@ def say_comparison(titles: list[str], found: Comparison) -> None:
 
 
 def show_scores(console: Console, scores: pd.DataFrame) -> None:
-    extra = [c for c in scores.columns if c.startswith(("one ", "other "))]
+    every = [c for c in scores.columns if c.startswith(("one ", "other "))]
+    extra = every if len(every) <= FEW else []
     short = [c.replace("one at", "A").replace("other at", "B").replace("one ", "A ").replace("other ", "B ") for c in extra]
     first = ["task", "dataset", "case"] if scores["task"].nunique() > 1 else ["dataset", "case"]
     shown = table(first, ("A", "B", "B - A", "95 %", *short))
@@ -34,10 +37,22 @@ def show_scores(console: Console, scores: pd.DataFrame) -> None:
         values = [f"{100 * row[c]:.1f}" for c in ("one", "other")] + [f"{100 * row['difference']:+.1f}", span]
         shown.add_row(*(escape(str(row[c])) for c in first), *values, *(f"{100 * row[c]:.1f}" for c in extra))
     console.print(shown)
-    what = "Full models and their difference in per cent and points, then means over subnetworks by sparsity."
-    console.print(what, style="dim")
+    means = ", then means over subnetworks by sparsity" if extra else ""
+    console.print(f"Full models and their difference in per cent and points{means}.", style="dim")
+    if not extra and every:
+        show_means(console, scores[scores["case"] == "all"], [c.removeprefix("one ") for c in every if c.startswith("one ")])
     if not scores["paired"].all():
         console.print("* The two judged other examples, so that the interval is not a paired one.", style="dim")
+
+
+def show_means(console: Console, whole_sets: pd.DataFrame, kinds: list[str]) -> None:
+    """Means over subnetworks on whole sets: of many ways and sizes, which have no room beside the cases."""
+    shown = table(("dataset", "subnetworks"), ("A", "B", "B - A"))
+    for row in whole_sets.to_dict("records"):
+        for kind in kinds:
+            one, other = 100 * row[f"one {kind}"], 100 * row[f"other {kind}"]
+            shown.add_row(escape(str(row["dataset"])), kind, f"{one:.1f}", f"{other:.1f}", f"{other - one:+.1f}")
+    console.print(shown)
 
 
 def show_heads(console: Console, heads: pd.DataFrame) -> None:
