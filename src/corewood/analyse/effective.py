@@ -10,9 +10,10 @@ import pandas as pd
 
 from corewood.analyse.generalisation import FULL, judged
 from corewood.errors import InputError
+from corewood.spec.study import CHALLENGE
 
 Order = Literal["accuracies", "seeds"]
-IN_DOMAIN, CHALLENGE, MIXED = "in domain", "challenge", "mixed"
+IN_DOMAIN, MIXED = "in domain", "mixed"
 SLACK = 1e-9
 
 

@@ -55,7 +55,7 @@ def read_split(
         raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
     source = lay_out(source, known, [str(c) for c in frame.columns], where)
     names = classes.get(str(source.label))
-    if not (name not in ("train", "validation") if cases is None else cases):
+    if not (cases or (cases is None and name not in ("train", "validation"))):
         source = source.model_copy(update={"case": None, "group": None})
     check_columns(frame, source, where, key)
     frame = chosen_rows(frame, source, known, names, where, key, notes)

@@ -1,4 +1,4 @@
-"""The rows of each model: what charts of one model and way are drawn from."""
+"""The models of a study: the rows of each, which charts of one model and way are drawn from, and whether it has learnt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from corewood.report.style import Tables
+from corewood.report.words import joined, quoted
 
 OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
 OF_MODEL = ("ablation", "attention", "dynamics")
@@ -67,3 +68,25 @@ def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Ta
         last = sizes["checkpoint"] == sizes["checkpoint"].max()
         found["sizes"] = sizes[last & (sizes["question"] != "effective_size")].reset_index(drop=True)
     return found
+
+
+def unlearnt(tables: Tables, name: str) -> str:
+    """Which models have not learnt their task, and how that shows."""
+    models = tables.get("models", pd.DataFrame({"learnt": []}))
+    bad = models[~models["learnt"].astype(bool)]
+    if bad.empty:
+        return ""
+    row, by_accuracy = bad.iloc[0], bad.iloc[0]["metric"] == "accuracy"
+    how = f"{100 * row['value']:.1f} % right" if by_accuracy else f"{row['metric']} {row['value']:.2f}"
+    how += f", where one and the same answer gets {100 * row['floor']:.1f} %" if by_accuracy else ", where chance gives 0"
+    if row["answer_share"] > 0.9:
+        how += f"; it answers “{row['answer']}” to {100 * row['answer_share']:.0f} % of them"
+    if len(models) == 1:
+        begin = f"{name} has not learnt its task, as far as {row['n']:.0f} examples tell"
+        return f"{begin} ({how}). How its subnetworks generalise cannot be asked yet."
+    tasks = joined(dict.fromkeys(quoted(task) for task in bad["task"]))
+    begin = f"None of the {len(models)} models has learnt its task"
+    if len(bad) < len(models):
+        begin = f"{len(bad)} of {len(models)} models have not learnt their task"
+    begin += f", as far as {row['n']:.0f} examples tell ({tasks}; the first: {how})"
+    return f"{begin}. What is said of such models means nothing."

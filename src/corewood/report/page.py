@@ -12,7 +12,6 @@ from string import Template
 from typing import Any
 
 import altair as alt
-import pandas as pd
 import vl_convert
 import yaml
 
@@ -32,9 +31,9 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
-from corewood.report.models import ModelTables, models_of
+from corewood.report.models import ModelTables, models_of, unlearnt
 from corewood.report.style import Tables, styled
-from corewood.report.words import Finding, joined, quoted
+from corewood.report.words import Finding
 
 # one module a question, in the order of reading
 QUESTIONS = (
@@ -119,28 +118,6 @@ def finding(tables: Tables, model: str) -> Finding:
     if not_learnt and tables["models"]["learnt"].any():
         return Finding(made.headline, [not_learnt, *made.points])
     return Finding(not_learnt, []) if not_learnt else made
-
-
-def unlearnt(tables: Tables, name: str) -> str:
-    """Which models have not learnt their task, and how that shows."""
-    models = tables.get("models", pd.DataFrame({"learnt": []}))
-    bad = models[~models["learnt"].astype(bool)]
-    if bad.empty:
-        return ""
-    row, by_accuracy = bad.iloc[0], bad.iloc[0]["metric"] == "accuracy"
-    how = f"{100 * row['value']:.1f} % right" if by_accuracy else f"{row['metric']} {row['value']:.2f}"
-    how += f", where one and the same answer gets {100 * row['floor']:.1f} %" if by_accuracy else ", where chance gives 0"
-    if row["answer_share"] > 0.9:
-        how += f"; it answers “{row['answer']}” to {100 * row['answer_share']:.0f} % of them"
-    if len(models) == 1:
-        begin = f"{name} has not learnt its task, as far as {row['n']:.0f} examples tell"
-        return f"{begin} ({how}). How its subnetworks generalise cannot be asked yet."
-    tasks = joined(dict.fromkeys(quoted(task) for task in bad["task"]))
-    begin = f"None of the {len(models)} models has learnt its task"
-    if len(bad) < len(models):
-        begin = f"{len(bad)} of {len(models)} models have not learnt their task"
-    begin += f", as far as {row['n']:.0f} examples tell ({tasks}; the first: {how})"
-    return f"{begin}. What is said of such models means nothing."
 
 
 def judged_finding(tables: Tables, model: str) -> Finding:

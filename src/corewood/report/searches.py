@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -122,10 +123,15 @@ def importance_chart(tables: Tables) -> Any:
     right, so that chance decides which do."""
     rows = with_kind(tables["importance"])
     rows = rows[rows["round"] == rows["round"].min()]
+    return by_task(tables, rows, histogram)
+
+
+def by_task(tables: Tables, rows: pd.DataFrame, panel: Callable[[pd.DataFrame, str], Any]) -> Any:
+    """Heads and MLPs of each task beside each other."""
     panels = []
     for task in tasks_of(tables):
         mine = rows[rows["task"] == task]
-        sides = [histogram(mine[mine["kind"] == kind], kind) for kind in KINDS if (mine["kind"] == kind).any()]
+        sides = [panel(mine[mine["kind"] == kind], kind) for kind in KINDS if (mine["kind"] == kind).any()]
         if sides:
             panels.append(alt.hconcat(*sides, title=quoted(task)))
     return in_rows(panels) if panels else None
@@ -155,13 +161,7 @@ def importance_rounds_chart(tables: Tables) -> Any:
     rows = with_kind(tables["importance"])
     if rows["round"].nunique() < 2:
         return None
-    panels = []
-    for task in tasks_of(tables):
-        mine = rows[rows["task"] == task]
-        sides = [bands(mine[mine["kind"] == kind], kind) for kind in KINDS if (mine["kind"] == kind).any()]
-        if sides:
-            panels.append(alt.hconcat(*sides, title=quoted(task)))
-    return in_rows(panels) if panels else None
+    return by_task(tables, rows, bands)
 
 
 def bands(rows: pd.DataFrame, kind: str) -> Any:
