@@ -220,6 +220,18 @@ def test_a_wrong_row_in_the_table_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
         self_check(wrap(net, tiny.tokenizer()))
 
 
+@pytest.mark.parametrize(("by", "refused"), [(1e-6, False), (1e-2, True)])
+def test_open_gates_may_differ_by_rounding_and_by_nothing_more(by: float, refused: bool) -> None:
+    """Threads may share out a sum differently from call to call; a real change is refused."""
+    model, calls = tiny.model(), iter(range(100))
+    model.net.classifier.register_forward_hook(lambda _module, _inputs, logits: logits + by * next(calls))
+    if refused:
+        with pytest.raises(InputError, match="open gates change its logits"):
+            self_check(model)
+    else:
+        self_check(model)
+
+
 def test_parameters_are_counted_as_removal_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against shapes by hand: BERT with d = 32, four heads of 8, MLP of 48."""
     units = tiny.model().units

