@@ -69,7 +69,8 @@ class Side:
         table = ATTENTION.tables(self.results).get("attention")
         if table is None:
             return {}
-        own = table[table["task"] == self.task.name].drop_duplicates(["unit", "tuning"])
+        own = table[table["task"] == self.task.name].sort_values("checkpoint", ascending=False, kind="stable")
+        own = own.drop_duplicates(["unit", "tuning"])  # the last checkpoint
         return {str(unit): str(part["does"].mode().iloc[0]) for unit, part in own.groupby("unit", sort=False)}
 
     def masks(self) -> dict[Found, list[Mask]]:
