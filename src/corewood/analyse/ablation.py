@@ -7,8 +7,9 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
-from corewood.evaluate.metrics import Z
+from corewood.evaluate.metrics import LEVEL, Z
 
 OUTSIDE = "average of the heads outside the core"
 
@@ -22,6 +23,13 @@ def paired_interval(differences: np.ndarray, limit: float = 1.0) -> tuple[float,
     d = np.concatenate([np.asarray(differences, float), [1.0, -1.0]])
     half = Z * d.std() / np.sqrt(len(d))
     return float(max(-limit, d.mean() - half)), float(min(limit, d.mean() + half))
+
+
+def widened(low: pd.Series, high: pd.Series, tests: int) -> tuple[pd.Series, pd.Series]:
+    """Intervals, so wide that all of so many hold at once (Bonferroni's correction)."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    wide = half * norm.ppf(1 - (1 - LEVEL) / (2 * max(1, tests))) / Z
+    return middle - wide, middle + wide
 
 
 def ablation_rows(

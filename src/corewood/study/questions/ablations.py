@@ -111,7 +111,7 @@ def expected_core(plan: Plan, model: ModelPlan) -> int:
     heads = plan.checkpoint.layers * plan.checkpoint.heads
     removed = max((row.target for row in of_core(plan.rows, model.key)), default=0.0) or 0.5
     guess = max(2, round(heads * (1 - removed) / 2))
-    said = f"until the core is known, ablations count with {guess} heads in it, half of what the sparsest mask keeps"
+    said = f"Until the core is known, ablations count with {guess} heads in it: half of what the sparsest mask keeps."
     if said not in plan.assumed:
         plan.assumed.append(said)
     return guess
