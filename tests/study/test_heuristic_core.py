@@ -247,7 +247,7 @@ def test_ablations_at_a_checkpoint_equal_a_loop_over_its_model(whole: Outcome, e
     first = table.query("checkpoint == 0 and dataset == 'cases' and case == 'all'").set_index("units")
     full = right([])
     assert (first["full"] == full.mean()).all()
-    chosen = [units for units in first.index if "top 3" in first.loc[units, "set"] or first.loc[units, "size"] == 1][:-1]
+    chosen = first.index[(first["set"].str.contains("top 3")) | first["kind"].isin(["head", "mlp"])]
     assert len(chosen) >= 11
     for units in chosen:
         assert first.loc[units, "value"] == pytest.approx(right(units.split(" + ")).mean()), units
