@@ -3,8 +3,9 @@ whole model each time.
 
     .venv/bin/python bench/ablate.py [--data FOLDER] [--rounds N]
 
-The pairs are those of twelve heads, two in each layer: about what a core has. Both ways remove the same units of the same MiniLM on the same texts, in batches of similar length, one thread; that
-their logits are equal is checked in the same run.
+The pairs are those of twelve heads, two in each layer: about what a core has. Both ways remove the same units of the
+same MiniLM on the same texts, in batches of similar length, one thread; that their logits are equal is checked in the
+same run.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def main() -> None:
     core = [f"L{layer}.H{head}" for layer in range(6) for head in (2, 7)]
     removed = {"units": [[name] for name in model.units.names], "pairs": [*map(list, combinations(core, 2))]}
     print(
-        f"{'texts':10} {'removed':>8} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (milliseconds per set and example)"
+        f"{'texts':10} {'removed':>8} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (ms per set and example)"
     )
     for (name, examples), (who, sets) in product(texts(model, given.data, 96), removed.items()):
         masks = [without(model.units, closed) for closed in sets]
