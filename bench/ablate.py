@@ -1,12 +1,16 @@
-"""Removing every head and MLP in turn: going on from the layer that changes, against running the whole model each time.
+"""Removing every head and MLP in turn, and pairs of heads: going on from the first layer that changes, against running the
+whole model each time.
 
     .venv/bin/python bench/ablate.py [--data FOLDER] [--rounds N]
 
-Both ways remove the same units of the same MiniLM on the same texts, in batches of similar length, one thread; that
-their logits are equal is checked in the same run.
+The pairs are those of twelve heads, two in each layer: about what a core has. Both ways remove the same units of the
+same MiniLM on the same texts, in batches of similar length, one thread; that their logits are equal is checked in the
+same run.
 """
 
 from __future__ import annotations
+
+from itertools import combinations, product
 
 import numpy as np
 import torch
@@ -33,24 +37,26 @@ def whole_model(model: Model, masks: list[Mask], examples: Encoded, means: Means
 def main() -> None:
     given = arguments(__doc__ or "", rounds=1)
     model = minilm()
-    masks = [without(model.units, [name]) for name in model.units.names]
-    print(f"{'texts':10} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (milliseconds per unit and example)")
-    for name, examples in texts(model, given.data, 96):
+    core = [f"L{layer}.H{head}" for layer in range(6) for head in (2, 7)]
+    removed = {"units": [[name] for name in model.units.names], "pairs": [*map(list, combinations(core, 2))]}
+    print(
+        f"{'texts':10} {'removed':>8} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (ms per set and example)"
+    )
+    for (name, examples), (who, sets) in product(texts(model, given.data, 96), removed.items()):
+        masks = [without(model.units, closed) for closed in sets]
         means = reference(model, examples).means
         one, other = whole_model(model, masks, examples, means), ablate(model, masks, examples, "mean", means)
         np.testing.assert_allclose(one, other, atol=1e-5)
         whole, ours = in_turn(
             [
-                lambda e=examples, m=means: whole_model(model, masks, e, m),
-                lambda e=examples, m=means: ablate(model, masks, e, "mean", m),
+                lambda e=examples, m=means, masks=masks: whole_model(model, masks, e, m),
+                lambda e=examples, m=means, masks=masks: ablate(model, masks, e, "mean", m),
             ],
             given.rounds,
         )
-        scale = 1000 / len(masks) / len(examples)
-        print(
-            f"{name:10} {examples.lengths.mean():6.1f} {scale * whole:9.3f} {scale * ours:9.3f} {whole / ours:7.2f}x",
-            flush=True,
-        )
+        scale, length = 1000 / len(masks) / len(examples), examples.lengths.mean()
+        times = f"{scale * whole:9.3f} {scale * ours:9.3f} {whole / ours:7.2f}x"
+        print(f"{name:10} {who:>8} {length:6.1f} {times}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,22 @@ import pytest
 import small
 import tiny
 import torch
-from scipy.stats import spearmanr
+import yaml
+from scipy.stats import hypergeom, spearmanr
 
+import corewood as cw
 from corewood.analyse.ablation import OUTSIDE
 from corewood.analyse.effective import effective_size
 from corewood.data.encode import encode
 from corewood.data.labels import fold_classes
 from corewood.data.read import drawn
 from corewood.errors import InputError
+from corewood.evaluate.attention import head_scores, split_words
 from corewood.evaluate.predict import without
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
+from corewood.model.reference import reference, sample_indices
+from corewood.report.models import models_of
 from corewood.store.store import Store
 from corewood.study import entries
 from corewood.study.compare import compare, label_map
@@ -43,6 +49,24 @@ def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def store_of(outcome: Outcome) -> Store:
     return Store(outcome.report.parents[2])
+
+
+@pytest.fixture(scope="module")
+def earlier(study: Path, whole: Outcome) -> Outcome:
+    """The same study at earlier checkpoints, too, with sets that it chooses itself."""
+    wanted = {**small.EVERYTHING["ablations"], "checkpoints": [0]}
+    wanted["sets"] = [*wanted["sets"], "core", "top 3"]
+    changes = [f"ablations={yaml.safe_dump(wanted, default_flow_style=True)}", "attention.checkpoints=all"]
+    return small.run(study, store_of(whole).root, *changes)
+
+
+def model_at(outcome: Outcome, step: int) -> tuple[Model, Any]:
+    """A checkpoint, and the means of its units on the texts of the sample, computed anew."""
+    store, spec = store_of(outcome), outcome.plan.spec
+    tuned = store.get(*outcome.plan.rows[0].predictions["validation"].inputs["fine_tune"])
+    model = load(str(tuned.path(f"step-{step}")), tokenizer=str(tuned.path("tokenizer")))
+    texts = encode(outcome.plan.splits["train"], model.tokenizer, model.max_length)
+    return model, reference(model, texts.take(sample_indices(len(texts), spec.sample, spec.seed))).means
 
 
 def last_model(outcome: Outcome) -> tuple[Model, Any]:
@@ -197,6 +221,96 @@ def test_attention_tables(whole: Outcome) -> None:
     assert "baker" in set(maps.loc[maps["example"] == 2, "query_word"])
     head = maps[(maps["example"] == 0) & (maps["unit"] == min(members))]
     assert head.groupby("query")["value"].sum().max() <= 1 + 1e-5
+
+
+def test_ablations_at_a_checkpoint_equal_a_loop_over_its_model(whole: Outcome, earlier: Outcome) -> None:
+    assert earlier.complete, small.holes(earlier)
+    assert set(whole.plan.jobs) <= set(earlier.plan.jobs)  # nothing that was there is computed again
+    table = earlier.tables["ablation"]
+    assert set(table["checkpoint"]) == {0, 30}
+    last = table[table["checkpoint"] == 30]
+    same = whole.tables["ablation"].merge(last, on=["units", "dataset", "case"])
+    assert len(same) == len(whole.tables["ablation"])
+    assert (same["value_x"] == same["value_y"]).all()
+    model, means = model_at(earlier, 0)
+    split = earlier.plan.splits["cases"]
+    rows = drawn(split.frame, 40, 0)
+    fold = fold_classes(model.labels, split)
+
+    @torch.inference_mode()
+    def right(closed: list[str]) -> np.ndarray:
+        with gated(model, without(model.units, closed), "mean", means):
+            pairs = [tuple(split.frame.loc[i, ["first", "second"]]) for i in rows]
+            logits = [model.net(**model.tokenizer(*pair, return_tensors="pt")).logits[0].numpy() for pair in pairs]
+        return np.asarray(fold[np.stack(logits).argmax(-1)] == split.gold[rows])
+
+    first = table.query("checkpoint == 0 and dataset == 'cases' and case == 'all'").set_index("units")
+    full = right([])
+    assert (first["full"] == full.mean()).all()
+    chosen = first.index[(first["set"].str.contains("top 3")) | first["kind"].isin(["head", "mlp"])]
+    assert len(chosen) >= 11
+    for units in chosen:
+        assert first.loc[units, "value"] == pytest.approx(right(units.split(" + ")).mean()), units
+
+
+def test_the_top_heads_are_the_same_everywhere(earlier: Outcome) -> None:
+    """By hand: the core's heads by KL at the last checkpoint, on the cases in focus."""
+    table, members = earlier.tables["ablation"], str(earlier.tables["core"].iloc[-1]["members"]).split()
+    last = table.query("checkpoint == 30 and dataset == 'cases' and case == 'focus' and kind == 'head' and core")
+    assert set(last["units"]) == set(members)
+    top = set(last.sort_values("kl", ascending=False)["units"].head(3))
+    in_order = [name for name in members if name in top]
+    want = {" + ".join(c) for size in (2, 3) for c in combinations(in_order, size)}
+    for _, part in table.groupby(["checkpoint", "dataset"]):
+        assert set(part.loc[part["set"].str.contains("top 3"), "units"]) == want
+
+
+def test_attention_at_checkpoint_0_is_that_of_its_model(earlier: Outcome) -> None:
+    table = earlier.tables["attention"]
+    assert set(table["checkpoint"]) == set(earlier.tables["attention_maps"]["checkpoint"]) == {0, 10, 30}
+    model, _ = model_at(earlier, 0)
+    split = earlier.plan.splits["cases"]
+    scores = head_scores(model, split_words(model, split, drawn(split.frame, 20, 0)))
+    first = table[table["checkpoint"] == 0].reset_index(drop=True)
+    pd.testing.assert_frame_equal(first[list(scores.columns)], scores, check_exact=False, rtol=1e-4)
+    then = table[table["checkpoint"] == 30]["mean"].to_numpy()
+    assert np.abs(then - first["mean"].to_numpy()).max() > 1e-3  # fine-tuning moved it
+    shown = cw.attention_map(model, "the baker fell .", "the nun fell .")
+    maps = earlier.tables["attention_maps"].query("checkpoint == 0 and example == 2")
+    for row in maps.itertuples():
+        layer, head = (int(part[1:]) for part in str(row.unit).split("."))
+        assert row.value == pytest.approx(shown.values[layer, head, row.query, row.key], abs=1e-5)
+    core = earlier.tables["attention_core"].set_index(["checkpoint", "kind"])
+    mine = first[first["core"] & (first["kind"] == "previous")]["mean"].mean()
+    assert core.loc[(0, "previous"), "core"] == pytest.approx(mine)
+
+
+def test_a_report_over_training_shows_the_last_checkpoint_elsewhere(whole: Outcome, earlier: Outcome) -> None:
+    one, other = (models_of(outcome.tables)[0].tables for outcome in (whole, earlier))
+    pd.testing.assert_frame_equal(one["attention"], other["attention"])
+    assert set(other["ablation"]["checkpoint"]) == {30}
+    assert set(other["ablation_over_training"]["checkpoint"]) == {0, 30}
+    assert "ablation_over_training" not in one
+    pages = [(outcome.report / "report.html").read_text(encoding="utf-8") for outcome in (whole, earlier)]
+    assert ['id="ablation-over-training"' in page for page in pages] == [False, True]
+
+
+def test_the_core_over_training_against_the_study_and_the_grid(whole: Outcome) -> None:
+    table, masks = (
+        whole.tables["core_over_training"],
+        whole.tables["masks"].query("kind == 'head' and question == 'effective_size'"),
+    )
+    own = set(str(whole.tables["core"].iloc[-1]["members"]).split())
+    kept = masks.assign(unit="L" + masks["layer"].astype(str) + ".H" + masks["index"].astype(str))
+    every = kept.groupby(["checkpoint", "target", "unit"])["kept"].all()
+    assert len(table) == 9
+    for row in table.itertuples():
+        here, last = ({unit for unit, all_keep in every[step, row.target].items() if all_keep} for step in (row.checkpoint, 30))
+        assert (row.heads, row.heads_last, row.shared) == (len(here), len(last), len(here & last))
+        assert (row.heads_core, row.shared_core) == (len(own), len(here & own))
+        assert row.share_of_core == pytest.approx(len(here & own) / len(own))
+        assert row.expected_core == pytest.approx(len(here) * len(own) / 8)
+        assert row.p_core == pytest.approx(hypergeom.sf(len(here & own) - 1, 8, len(own), len(here)))
 
 
 @pytest.mark.parametrize(("family", "padding"), [("roberta", "right"), ("gpt2", "left"), ("llama", "right")])

@@ -189,7 +189,7 @@ def test_a_path_is_one_search_with_the_others_on_the_way() -> None:
         Searches(sparsity=0.5, settings={"path": [0.2]})
 
 
-def test_a_grid_needs_checkpoints_that_are_kept() -> None:
+def test_questions_need_checkpoints_that_are_kept() -> None:
     grid = GOOD.replace("task:", "task:\n  train: {path: t.csv, text: [a, b]}")
     grid += "fine_tune: {steps: 20, checkpoints: [5, 10]}\neffective_size: {sparsity: [0.2], checkpoints: [5, 15]}\n"
     assert "effective_size.checkpoints: step 15 is not kept; kept are 5, 10, 20. Add it to fine_tune.checkpoints" in mistakes(
@@ -197,6 +197,32 @@ def test_a_grid_needs_checkpoints_that_are_kept() -> None:
     )
     assert parse_study(grid.replace("[5, 15]", "[5, 20]"), "mine.yaml").effective_size is not None
     assert "effective_size.sparsity" in mistakes(grid.replace("[0.2]", "[1.2]"))
+    for key in ("ablations", "attention"):
+        asked = grid.replace("effective_size: {sparsity: [0.2], checkpoints: [5, 15]}", f"{key}: {{checkpoints: [0]}}")
+        assert f"{key}.checkpoints: step 0 is not kept; kept are 5, 10, 20. Add it to fine_tune.checkpoints" in mistakes(asked)
+        kept = parse_study(asked.replace("[5, 10]", "[0, 5]"), "mine.yaml")
+        assert getattr(kept, key).checkpoints == (0,)
+        assert getattr(parse_study(asked.replace("[0]", "all"), "mine.yaml"), key).checkpoints == "all"
+    as_it_is = parse_study(
+        GOOD + "attention: {checkpoints: [0]}\n", "mine.yaml"
+    )  # one checkpoint, which is no step of a training
+    assert as_it_is.attention is not None
+    assert "attention.checkpoints: step 5 is not kept; kept are 0." in mistakes(GOOD + "attention: {checkpoints: [5]}\n")
+
+
+def test_sets_that_a_study_chooses_itself() -> None:
+    wanted = parse_study(GOOD + "ablations: {sets: [core, top 3, top 2, L0.H1 + L1.H2]}\n", "mine.yaml").ablations
+    assert wanted is not None
+    assert (wanted.top, wanted.named) == (3, ("L0.H1 + L1.H2",))
+    alone = parse_study(GOOD + "ablations: {sets: core}\n", "mine.yaml").ablations
+    assert alone is not None
+    assert (alone.sets, alone.top, alone.named) == (("core",), 0, ())
+    for given in ("top 1", "top 7", "top three", "Top3"):
+        text = mistakes(GOOD + f"ablations: {{sets: [{given}]}}\n")
+        assert f"ablations: sets: '{given}': write 'top 2' to 'top 6'; all sets of so many heads are removed" in text
+    none = GOOD[: GOOD.index("prune:")] + "ablations: {sets: [L0.H0 + L0.H1, top 2]}\n"
+    assert "ablations.sets, 'top 2': is about the core, and no way looks for one; add prune.l0" in mistakes(none)
+    assert "ablations.pairs: is about the core" in mistakes(none.replace("sets: [L0.H0 + L0.H1, top 2]", "pairs: true"))
 
 
 def test_every_study_of_the_project_is_valid_with_every_preset() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
-from corewood.evaluate.metrics import Z
+from corewood.evaluate.metrics import LEVEL, Z
 
 OUTSIDE = "average of the heads outside the core"
 
@@ -23,6 +25,13 @@ def paired_interval(differences: np.ndarray, limit: float = 1.0) -> tuple[float,
     return float(max(-limit, d.mean() - half)), float(min(limit, d.mean() + half))
 
 
+def widened(low: pd.Series, high: pd.Series, tests: int) -> tuple[pd.Series, pd.Series]:
+    """Intervals, so wide that all of so many hold at once (Bonferroni's correction)."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    wide = half * norm.ppf(1 - (1 - LEVEL) / (2 * max(1, tests))) / Z
+    return middle - wide, middle + wide
+
+
 def ablation_rows(
     full: np.ndarray,
     right: Mapping[tuple[str, ...], np.ndarray],
@@ -33,20 +42,22 @@ def ablation_rows(
     """One row per set of removed units and case. `full` and the values of `right` are (example,) bool.
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
-    the sum of the single ones: below zero, they matter more together than apart. The average outside the core is there only
-    when all of the model's `heads` were removed alone.
+    the sum of the single ones: below zero, they matter more together than apart. `pure` is what of it no smaller set has,
+    where all of these were removed, too. The average outside the core is there only when all of the model's `heads` were
+    removed alone.
     """
     shifts = {units: values.astype(float) - full for units, values in right.items()}
     singles = {units[0]: shift for units, shift in shifts.items() if len(units) == 1}
-    changes = []  # (units, size, kind, in the core, change of each example, what that is beyond the sum of the single ones)
+    changes = []  # (units, size, kind, in the core, change of each example, and what that is beyond single ones, smaller sets)
     for units, shift in shifts.items():
         kind = "set" if len(units) > 1 else "head" if ".H" in units[0] else "mlp"
         several = len(units) > 1 and all(unit in singles for unit in units)
         beyond = shift - sum(singles[unit] for unit in units) if several else None
-        changes.append((" + ".join(units), len(units), kind, all(unit in core for unit in units), shift, beyond))
+        pure = pure_interaction(units, shifts) if several else None
+        changes.append((" + ".join(units), len(units), kind, all(unit in core for unit in units), shift, (beyond, pure)))
     outside = [shift for unit, shift in singles.items() if ".H" in unit and unit not in core]
     if core and outside and len(outside) == heads - len(core):
-        changes.append((OUTSIDE, 1, "average", False, np.mean(outside, 0), None))
+        changes.append((OUTSIDE, 1, "average", False, np.mean(outside, 0), (None, None)))
     rows = []
     for case, group, inside in parts:
         before = float(full[inside].mean())
@@ -54,9 +65,21 @@ def ablation_rows(
             change, (low, high) = float(shift[inside].mean()), paired_interval(shift[inside])
             row = {"units": name, "size": size, "kind": kind, "case": case, "group": group, "n": int(inside.sum())}
             row |= {"full": before, "value": before + change, "change": change, "low": low, "high": high, "core": in_core}
-            row |= dict.fromkeys(("interaction", "interaction_low", "interaction_high"), np.nan)
-            if beyond is not None:
-                low, high = paired_interval(beyond[inside], limit=size + 1)
-                row |= {"interaction": float(beyond[inside].mean()), "interaction_low": low, "interaction_high": high}
+            for column, values, limit in zip(("interaction", "pure"), beyond, (size + 1, 2 ** (size - 1)), strict=True):
+                value = low = high = np.nan
+                if values is not None:
+                    value, (low, high) = float(values[inside].mean()), paired_interval(values[inside], limit)
+                row |= {column: value, f"{column}_low": low, f"{column}_high": high}
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def pure_interaction(units: tuple[str, ...], shifts: Mapping[tuple[str, ...], np.ndarray]) -> np.ndarray | None:
+    """(example,) what a set changes that none of its parts does: the changes of all of them, added with alternating signs."""
+    every = (part for size in range(1, len(units) + 1) for part in combinations(units, size))
+    total = np.zeros_like(shifts[units])
+    for part in every:
+        if part not in shifts:
+            return None
+        total += (-1) ** (len(units) - len(part)) * shifts[part]
+    return total

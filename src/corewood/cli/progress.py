@@ -75,6 +75,11 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         with console.status("Measuring a few steps"):
             cost = estimate(plan, missing, workers)
         console.print(f"{to_do}: about {span(cost.seconds)} with {workers} workers on this machine.")
+        longest = sorted(cost.kinds.items(), key=lambda pair: -pair[1])
+        parts = [f"{KINDS[kind].title} {span(seconds)}" for kind, seconds in longest if seconds >= 0.01 * cost.seconds]
+        console.print(f"Of that: {', '.join(parts)}.")
+        for line in plan.assumed:
+            console.print(line, style="dim")
         steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
         paces = ", ".join(f"{name} {1000 * pace:.1f}" for name, pace in steps.items() if pace is not None)
         console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")

@@ -7,13 +7,15 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.ablation import OUTSIDE
+from corewood.analyse.ablation import OUTSIDE, widened
 from corewood.report.html import html_table, in_points, share
 from corewood.report.items import chart, says, table
-from corewood.report.style import INK, MARK, Tables, in_rows, ordered, tips, unit_places
-from corewood.report.words import largest, signed
+from corewood.report.style import INK, LINES, MARK, PALE, Tables, coloured, in_rows, ordered, tips, unit_places
+from corewood.report.words import count, joined, largest, signed
 
 COLUMNS = 8  # cases that fit beside each other
+HEADS = 8  # lines that have a colour of their own
+CORE, OTHERS, AVERAGE = "core", "other heads of the core", "average head outside the core"
 
 
 def is_list(ablation: pd.DataFrame) -> pd.Series:
@@ -30,9 +32,16 @@ def whole_sets(ablation: pd.DataFrame) -> pd.DataFrame:
     rows.loc[rows["domain"] == "in-domain", "where"] = "in domain"
     names = rows["case"].replace("focus", "cases in focus")
     rows["where"] += (", " + names).where(rows["case"] != "all", "")
-    for column in ("change", "low", "high", "interaction", "interaction_low", "interaction_high"):
+    ends = ("", "_low", "_high")
+    for column in ("change", "low", "high", *(name + end for name in ("interaction", "pure") for end in ends)):
         rows[column] = 100 * rows[column]
     return rows
+
+
+def called(ablation: pd.DataFrame) -> pd.Series:
+    """Names of what was removed; a whole core of many heads by what it is."""
+    whole = ablation["set"].str.contains(CORE) & (ablation["size"] > 3)
+    return ablation["units"].mask(whole, "all " + ablation["size"].astype(str) + " heads of the core")
 
 
 @chart("Ablations", "ablation", "Every unit alone", of="ablation")
@@ -68,7 +77,7 @@ def ablation_chart(tables: Tables) -> Any:
 def ablation_table(tables: Tables) -> str | None:
     """Accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves out
     zero."""
-    ablation = tables["ablation"]
+    ablation = tables["ablation"].assign(units=called(tables["ablation"]))
     columns = ablation_columns(ablation)
     shown = ablation[ablation["core"] | ~ablation["kind"].isin(["head", "mlp"])]
     if ablation["core"].sum() == 0:
@@ -110,25 +119,24 @@ def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 @chart("Ablations", "interactions", "Together and apart", of="ablation")
 def interactions_chart(tables: Tables) -> Any:
-    """Units removed together: their joint change minus the sum of their single ones, with its 95 % interval. Below zero
-    they matter more together than apart."""
+    """Units removed together: their joint change minus the sum of their single ones, with its 95 % interval. Where it has
+    the sign of the joint change, they matter more together than apart: each does what the other would have done. Where it
+    has the other sign, one of them missing is nearly as bad as both: they are steps of one and the same path."""
     rows = whole_sets(tables["ablation"])
     rows = rows[(rows["kind"] == "set") & rows["interaction"].notna()]
     if rows.empty:
         return None
-    largest = rows.loc[rows["core"], "size"].max()
-    whole_core = rows["core"] & (rows["size"] == largest) & (rows["size"] > 4)
-    rows = rows.assign(name=rows["units"].mask(whole_core, "all " + rows["size"].astype(str) + " heads of the core"))
+    rows = rows.assign(name=called(rows))
     last = rows[rows["where"] == list(dict.fromkeys(rows["where"]))[-1]]
     chosen = list(last.reindex(last["interaction"].abs().sort_values(ascending=False, kind="stable").index)["name"][:30])
     panels = []
     for name, part in rows[rows["name"].isin(chosen)].groupby("where", sort=False):
-        shown = part[["name", "interaction", "interaction_low", "interaction_high", "change", "n"]]
+        shown = part[["name", "interaction", "interaction_low", "interaction_high", "pure", "change", "n"]]
         base = alt.Chart(shown).encode(
             y=ordered(alt.Y, "name", chosen),
             tooltip=tips(
                 "units = name:N | joint change, points = change:Q +.1f | beyond the sum = interaction:Q +.1f | "
-                "low = interaction_low:Q +.1f | high = interaction_high:Q +.1f | n:Q"
+                "low = interaction_low:Q +.1f | high = interaction_high:Q +.1f | beyond all smaller sets = pure:Q +.1f | n:Q"
             ),
         )
         title = "joint change minus the sum of single changes, points"
@@ -136,6 +144,39 @@ def interactions_chart(tables: Tables) -> Any:
         dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
         zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
         panels.append((zero + bars + dots).properties(width=330, height=alt.Step(16), title=str(name)))
+    return in_rows(panels)
+
+
+@chart("Ablations", "ablation-over-training", "When heads of the core begin to matter", of="ablation_over_training")
+def over_training_chart(tables: Tables) -> Any:
+    """The change in accuracy, in points, when one head of the core is removed from the model as it was at each checkpoint;
+    dashed, the average head outside the core. Hollow points are before fine-tuning, where the classifier is new and its
+    answers are chance: what a head does to them there means little."""
+    rows = whole_sets(tables["ablation_over_training"])
+    heads = rows[(rows["kind"] == "head") & (rows["core"] if rows["core"].any() else True)]
+    if heads.empty:
+        return None
+    most = heads[heads["checkpoint"] > 0].groupby("units", sort=False)["change"].agg(lambda change: change.abs().max())
+    named = list(most.sort_values(ascending=False, kind="stable").index[:HEADS])
+    lines = pd.concat([heads, rows[rows["units"] == OUTSIDE]])
+    lines["line"] = lines["units"].where(lines["units"].isin(named), OTHERS).mask(lines["units"] == OUTSIDE, AVERAGE)
+    names = [name for name in (*named, OTHERS, AVERAGE) if (lines["line"] == name).any()]
+    colours = [*LINES[: len(named)], *([PALE] if OTHERS in names else []), INK]
+    panels = []
+    for place, part in lines.groupby("where", sort=False):
+        base = alt.Chart(part[["units", "line", "checkpoint", "change", "low", "high", "n"]]).encode(
+            x=alt.X("checkpoint:Q", title="fine-tuning step"),
+            y=alt.Y("change:Q", title="change in accuracy, points"),
+            color=coloured("line", names, colours),
+            detail="units:N",
+            tooltip=tips("removed = units:N | step = checkpoint:Q | change:Q +.1f | low:Q +.1f | high:Q +.1f | n:Q"),
+        )
+        average = alt.datum.line == AVERAGE
+        layers = [base.transform_filter(~average).mark_line(strokeWidth=1.8)]
+        layers.append(base.transform_filter(average).mark_line(strokeDash=[4, 3], strokeWidth=1.8))
+        layers.append(base.transform_filter(alt.datum.checkpoint > 0).mark_point(filled=True, size=32))
+        layers.append(base.transform_filter(alt.datum.checkpoint == 0).mark_point(filled=False, size=32))
+        panels.append(alt.layer(*layers).properties(width=330, height=240, title=str(place)))
     return in_rows(panels)
 
 
@@ -153,3 +194,61 @@ def ablation_point(tables: Tables) -> list[str]:
             parts.append(f"{change}, against {signed(average['change'])} for the average head outside the core")
     text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}."
     return [text] if parts else []
+
+
+@says(of="ablation", single=True)
+def together_point(tables: Tables) -> list[str]:
+    """Whether heads of the core stand in for each other: all of them, then smaller sets."""
+    rows = whole_sets(tables["ablation"])
+    rows = rows[(rows["kind"] == "set") & rows["core"] & rows["interaction"].notna()]
+    whole = rows["set"].str.contains(CORE) & (rows["size"] > 2)
+    return whole_core(rows[whole]) + smaller_sets(rows[~whole])
+
+
+def relation(rows: pd.DataFrame, tests: int) -> pd.Series:
+    """1 where units matter clearly more together than apart, -1 where clearly less, 0 where that is open."""
+    low, high = widened(rows["interaction_low"], rows["interaction_high"], tests)
+    together, apart = rows["change"].abs(), (rows["change"] - rows["interaction"]).abs()
+    return ((low > 0) | (high < 0)).astype(int) * (2 * (together > apart).astype(int) - 1)
+
+
+def added(row: pd.Series) -> str:
+    return (
+        f"{signed(row['change'])} {row['where']}, where single changes add up to {signed(row['change'] - row['interaction'])}"
+    )
+
+
+def whole_core(rows: pd.DataFrame) -> list[str]:
+    if rows.empty:
+        return []
+    found = set(relation(rows, len(rows))) - {0}
+    means = {
+        frozenset([1]): "together they matter more than apart, so core heads stand in for each other",
+        frozenset([-1]): "together they matter less than apart, as steps of one path do",
+        frozenset([1, -1]): "on some sets together they matter more than apart, on others less",
+        frozenset(): "no clear sign that core heads stand in for each other",
+    }
+    changes, size = "; ".join(added(row) for _, row in rows.iterrows()), rows.iloc[0]["size"]
+    begin = f"All {size} heads of the core removed at once change accuracy, in points, by {changes}"
+    return [f"{begin}: {means[frozenset(found)]}."]
+
+
+def smaller_sets(rows: pd.DataFrame) -> list[str]:
+    """Counted over sets and places; intervals are corrected for that many."""
+    if rows.empty:
+        return []
+    who = f"Of {count(rows['units'].nunique(), 'set')} of core heads removed together"
+    if rows["set"].str.contains("top ").all():
+        heads = dict.fromkeys(head for units in rows["units"] for head in units.split(" + "))
+        who += f" ({joined(heads)}, which do most alone)"
+    relations = relation(rows, len(rows))
+    parts = []
+    for kind, words in ((1, "clearly more together than apart: their heads stand in for each other"),
+                        (-1, "clearly less together than apart, as steps of one path do")):  # fmt: skip
+        mine = rows[relations == kind]
+        if len(mine):
+            most = largest(mine, mine["interaction"].abs())
+            many = mine["units"].nunique()
+            parts.append(f"{'one matters' if many == 1 else f'{many} matter'} {words} (most: {most['units']}, {added(most)})")
+    found = "; ".join(parts) or "none matters clearly more or less than its heads do one by one"
+    return [f"{who}, {found}."]

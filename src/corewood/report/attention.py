@@ -14,8 +14,22 @@ from corewood.evaluate.attention import KINDS as PLACES
 from corewood.evaluate.attention import AttentionMap
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, INK, MARK, PERCENT, Tables, in_rows, ordered, share_axis, styled, tips
+from corewood.report.style import (
+    GREENS,
+    INK,
+    LINES,
+    MARK,
+    PERCENT,
+    Tables,
+    coloured,
+    in_rows,
+    ordered,
+    share_axis,
+    styled,
+    tips,
+)
 
+SAID = 3  # heads that the first screen speaks of
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
 
 
@@ -46,6 +60,38 @@ def attention_chart(tables: Tables) -> Any:
     chance = base.mark_tick(color=INK, thickness=2, size=22).encode(x="mean(uniform):Q", y=y)
     heads = [dots.encode(x=x, y=y, tooltip=shown) for dots in (rest, core)]
     return alt.layer(chance, *heads).properties(width=560, height=alt.Step(28))
+
+
+@chart(
+    "Attention", "attention-over-training", "What core heads attend to, over training", of="attention attention_over_training"
+)
+def over_training_chart(tables: Tables) -> Any:
+    """Core heads that have a kind of place they mostly attend to in the end: how much of their attention went there at each
+    checkpoint. Dashed, what a head gives that attends evenly; step 0 is before fine-tuning."""
+    every, clear = tables["attention_over_training"], clear_heads(tables["attention"])
+    panels = []
+    for kind, heads in clear.groupby("kind", sort=False):
+        rows = every[(every["kind"] == kind) & every["unit"].isin(heads["unit"])]
+        names = list(heads["unit"])
+        base = alt.Chart(rows[["unit", "checkpoint", "mean", "low", "high", "uniform"]]).encode(
+            x=alt.X("checkpoint:Q", title="fine-tuning step"),
+            tooltip=tips(
+                "unit:N | step = checkpoint:Q | share = mean:Q .3f | low:Q .3f | high:Q .3f | by chance = uniform:Q .3f"
+            ),
+        )
+        lines = base.mark_line(point=True).encode(
+            y=share_axis(alt.Y, "mean", "share of the attention"), color=coloured("unit", names, [*LINES, *LINES])
+        )
+        chance = base.mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1.2).encode(y="uniform:Q")
+        panels.append((chance + lines).properties(width=330, height=220, title=f"to {PLACES.get(str(kind), str(kind))}"))
+    return in_rows(panels).resolve_scale(color="independent") if panels else None
+
+
+def clear_heads(scores: pd.DataFrame) -> pd.DataFrame:
+    """Core heads (all, where there is no core) with a kind of place they mostly attend to, those that do so most first."""
+    table = mostly(scores[scores["core"]] if scores["core"].any() else scores)
+    table = table[table["does"] != "spread out"]
+    return table.iloc[(table["uniform"] - table["mean"]).argsort(kind="stable")]
 
 
 def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: bool = False) -> Any:
@@ -125,3 +171,18 @@ def attention_point(tables: Tables) -> list[str]:
     if not parts:
         return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
     return [f"What the {int(does.sum())} core heads attend to most: {', '.join(parts)}{rest}."]
+
+
+@says(of="attention attention_over_training", single=True)
+def over_training_point(tables: Tables) -> list[str]:
+    """The head that attends most to each kind of place: whether it did so from the start."""
+    every = tables["attention_over_training"]
+    first = every["checkpoint"].min()
+    then = every[every["checkpoint"] == first].set_index(["unit", "kind"])["mean"]
+    when = "before it" if first == 0 else f"at step {first}"
+    parts = []
+    for _, head in clear_heads(tables["attention"]).drop_duplicates("kind").head(SAID).iterrows():
+        place = PLACES.get(str(head["kind"]), str(head["kind"]))
+        now, before = (f"{100 * share:.0f} %" for share in (head["mean"], then[head["unit"], head["kind"]]))
+        parts.append(f"{head['unit']} sends {now} of its attention to {place} after fine-tuning, {before} {when}")
+    return ["; ".join(parts) + "."] if parts else []

@@ -180,19 +180,28 @@ def tunings_point(tables: Tables) -> list[str]:
 
 @chart("Training", "core-over-training", "When the core appears", of="core_over_training")
 def core_over_training_chart(tables: Tables) -> Any:
-    """Of the heads that all seeds keep at the last checkpoint, how many they keep at earlier ones; dashed by chance."""
+    """Of the heads that all seeds of the grid keep at the last checkpoint, and of the study's own core, how many are kept by
+    all seeds at earlier ones; dashed by chance."""
     table = tables["core_over_training"].copy()
     table["part"] = table["target"].map(percent)
-    table["chance"] = table["expected"] / table["heads_last"].where(table["heads_last"] > 0)
     parts = list(dict.fromkeys(table.sort_values("target")["part"]))
-    base = alt.Chart(table.drop(columns="members")).encode(
-        x=alt.X("checkpoint:Q", title="fine-tuning step"),
-        color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts, scheme="viridis")),
-        tooltip=tips(
-            "part:N | step = checkpoint:Q | heads of the last core there = shared:Q | "
-            "heads of the last core = heads_last:Q | share by chance = chance:Q .2f | p:Q .2g"
-        ),
-    )
-    lines = base.mark_line(point=True).encode(y=share_axis(alt.Y, "share_of_last", "share of the last core already there"))
-    chance = base.mark_line(strokeDash=[3, 3], opacity=0.6).encode(y="chance:Q")
-    return (chance + lines).properties(width=560, height=260)
+    panels = []
+    for end, whose in (("last", "the grid's core at the last step"), ("core", "the core of the study's subnetworks")):
+        old = "" if end == "last" else "_core"
+        names = {f"heads_{end}": "whole", f"shared{old}": "shared", f"share_of_{end}": "share", f"p{old}": "p"}
+        mine = table.assign(chance=table[f"expected{old}"] / table[f"heads_{end}"].where(table[f"heads_{end}"] > 0))
+        mine = mine[["part", "checkpoint", "chance", *names]].rename(columns=names).dropna(subset="share")
+        if mine.empty:
+            continue
+        base = alt.Chart(mine).encode(
+            x=alt.X("checkpoint:Q", title="fine-tuning step"),
+            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts, scheme="viridis")),
+            tooltip=tips(
+                "part:N | step = checkpoint:Q | heads of it there = shared:Q | its heads = whole:Q | share:Q .2f | "
+                "share by chance = chance:Q .2f | p:Q .2g"
+            ),
+        )
+        lines = base.mark_line(point=True).encode(y=share_axis(alt.Y, "share", "share of it already there"))
+        chance = base.mark_line(strokeDash=[3, 3], opacity=0.6).encode(y="chance:Q")
+        panels.append((chance + lines).properties(width=330, height=260, title=whose))
+    return in_rows(panels) if panels else None

@@ -12,6 +12,7 @@ from corewood.report.words import joined, quoted
 
 OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
 OF_MODEL = ("ablation", "attention", "dynamics")
+AT_CHECKPOINTS = ("ablation", "attention", "attention_core", "attention_maps")  # charts show the last, unless they say so
 ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds")
 
 
@@ -67,6 +68,14 @@ def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Ta
         sizes = found["sizes"]
         last = sizes["checkpoint"] == sizes["checkpoint"].max()
         found["sizes"] = sizes[last & (sizes["question"] != "effective_size")].reset_index(drop=True)
+    for name in AT_CHECKPOINTS:
+        if name in found:
+            every = found.pop(name)
+            at_last = every["checkpoint"] == found["accuracy"]["checkpoint"].max()
+            if every["checkpoint"].nunique() > 1:
+                found[f"{name}_over_training"] = every
+            if at_last.any():
+                found[name] = every[at_last].reset_index(drop=True)
     return found
 
 

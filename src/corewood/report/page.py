@@ -31,7 +31,7 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
-from corewood.report.models import ModelTables, models_of, unlearnt
+from corewood.report.models import AT_CHECKPOINTS, ModelTables, models_of, unlearnt
 from corewood.report.style import Tables, styled
 from corewood.report.words import Finding
 
@@ -124,7 +124,8 @@ def judged_finding(tables: Tables, model: str) -> Finding:
     """What is in doubt first."""
     models = models_of(tables)
     single = len(models) == 1
-    own = {**tables, **models[0].tables} if single else tables
+    shared = {name: table for name, table in tables.items() if name not in AT_CHECKPOINTS}
+    own = {**shared, **models[0].tables} if single else tables
     said = [line for question in HEADLINES if (line := question.headline(own, model))]
     if not said:
         said = ["No subnetwork could be judged." if not tables["holes"].empty else f"What the study asked of {model}."]

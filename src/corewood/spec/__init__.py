@@ -10,6 +10,7 @@ from corewood.spec.questions import Ablations as Ablations
 from corewood.spec.questions import Attention as Attention
 from corewood.spec.questions import EffectiveSize as EffectiveSize
 from corewood.spec.questions import Patterns as Patterns
+from corewood.spec.questions import Steps as Steps
 from corewood.spec.questions import Tickets as Tickets
 from corewood.spec.read import parse_study as parse_study
 from corewood.spec.read import read_study as read_study

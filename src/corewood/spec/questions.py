@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -10,13 +11,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from corewood.spec.base import Seeds, Spec, as_list
 from corewood.spec.ways import Searches, Way
 
+Steps = Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...]  # of those that fine-tuning keeps
+TOP = re.compile(r"top (\d+)")
+CORE, MOST = "core", 6  # a set by its name; heads of which all sets are removed at most: 57 sets
+
 
 class EffectiveSize(Searches):
     """Checkpoints pruned over a grid of sparsities: the smallest subnetwork that is faithful to each."""
 
     way: Literal["l0", "importance"] = "l0"
     seeds: Seeds = Field((0, 1, 2), description="of L0; importance has no chance in it")
-    checkpoints: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = "all"
+    checkpoints: Steps = "all"
     margin: float = Field(0.03, gt=0, lt=1, description="how far from the full model is still faithful")
     order: Literal["accuracies", "seeds"] = Field(
         "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
@@ -42,14 +47,37 @@ class Ablations(Spec):
     """Units removed from the full model, one at a time and together."""
 
     singles: bool = Field(True, description="every head and every MLP alone")
-    sets: tuple[str, ...] = Field((), description="named sets, for instance 'L2.H5 + L3.H7'")
+    sets: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+        (), description="'core', all of its heads; 'top 3', its heads with the largest effects in all sets; or 'L2.H5 + L3.H7'"
+    )
     pairs: bool = Field(False, description="all pairs of the core")
     examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
+    checkpoints: Steps = Field((), description="steps beside the last one, of those that fine_tune keeps, or all")
+
+    @property
+    def top(self) -> int:
+        """Of how many heads of the core all sets are wanted; 0 where that was not asked for."""
+        return max((int(found[1]) for text in self.sets if (found := TOP.fullmatch(text))), default=0)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Sets by the names of their units."""
+        return tuple(text for text in self.sets if text != CORE and not TOP.fullmatch(text))
+
+    @property
+    def of_core(self) -> str:
+        """The first key that needs a core; empty where none does."""
+        chosen = [text for text in self.sets if text not in self.named]
+        return f"sets, {chosen[0]!r}" if chosen else "pairs" if self.pairs else ""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not (self.singles or self.sets or self.pairs):
             raise ValueError("nothing to remove: leave singles on, or give sets or pairs")
+        for text in self.sets:
+            found = TOP.fullmatch(text)
+            if text.lower().startswith("top") and not (found and 2 <= int(found[1]) <= MOST):
+                raise ValueError(f"sets: {text!r}: write 'top 2' to 'top {MOST}'; all sets of so many heads are removed")
         return self
 
 
@@ -62,6 +90,7 @@ class Attention(Spec):
     texts: tuple[Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1, max_length=2)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )
+    checkpoints: Steps = Field((), description="steps beside the last one, of those that fine_tune keeps, or all")
 
 
 class Tickets(Spec):

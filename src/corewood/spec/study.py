@@ -118,8 +118,8 @@ class StudySpec(Spec):
         if self.prune.nothing and not (self.ablations or self.attention or self.patterns or self.effective_size):
             raise ValueError("nothing to do: give prune a way (l0, importance, magnitude, random, given), or ask a question")
         units = self.prune.l0 or self.prune.importance or self.prune.given
-        if self.ablations is not None and self.ablations.pairs and not units:
-            raise ValueError("ablations.pairs: are those of the core, and no way looks for one; add prune.l0")
+        if self.ablations is not None and self.ablations.of_core and not units:
+            raise ValueError(f"ablations.{self.ablations.of_core}: is about the core, and no way looks for one; add prune.l0")
         return self
 
     @model_validator(mode="after")
@@ -141,17 +141,20 @@ class StudySpec(Spec):
         return self
 
     @model_validator(mode="after")
-    def _grid(self) -> Self:
-        if self.effective_size is None or self.effective_size.checkpoints == "all":
-            return self
-        for task in self.every_task:
-            tuned = self.fine_tune.of(task) if self.fine_tune else None
-            kept = (0,) if tuned is None else tuned.checkpoints if tuned.steps is None else tuned.kept
-            missing = [c for c in self.effective_size.checkpoints if c not in kept]
-            if missing:
-                known = [*map(str, kept), *(["the last one"] if tuned and tuned.steps is None else [])]
-                raise ValueError(
-                    f"effective_size.checkpoints: step {missing[0]} is not kept; kept are {', '.join(known)}. "
-                    "Add it to fine_tune.checkpoints"
-                )
+    def _checkpoints(self) -> Self:
+        """Questions may look at what fine-tuning keeps."""
+        for key in ("effective_size", "ablations", "attention"):
+            wanted = getattr(self, key)
+            if wanted is None or wanted.checkpoints == "all":
+                continue
+            for task in self.every_task:
+                tuned = self.fine_tune.of(task) if self.fine_tune else None
+                kept = (0,) if tuned is None else tuned.checkpoints if tuned.steps is None else tuned.kept
+                missing = [c for c in wanted.checkpoints if c not in kept]
+                if missing:
+                    known = [*map(str, kept), *(["the last one"] if tuned and tuned.steps is None else [])]
+                    raise ValueError(
+                        f"{key}.checkpoints: step {missing[0]} is not kept; kept are {', '.join(known)}. "
+                        "Add it to fine_tune.checkpoints"
+                    )
         return self

@@ -69,7 +69,9 @@ class Side:
         table = ATTENTION.tables(self.results).get("attention")
         if table is None:
             return {}
-        own = table[table["task"] == self.task.name].drop_duplicates(["unit", "tuning"])
+        last = {model.last for key, model in self.results.plan.models.items() if key[0] == self.task.name}
+        mine = (table["task"] == self.task.name) & table["checkpoint"].isin(last)
+        own = table[mine].drop_duplicates(["unit", "tuning"])
         return {str(unit): str(part["does"].mode().iloc[0]) for unit, part in own.groupby("unit", sort=False)}
 
     def masks(self) -> dict[Found, list[Mask]]:

@@ -32,6 +32,7 @@ class Cost:
     forward: dict[str, float]  # by dataset, one thread
     search: float | None  # one step of a search, forward and back to the gates, one thread
     train: float | None  # one step of fine-tuning, with its threads; of several tasks the slowest
+    kinds: dict[str, float]  # seconds, by kind of job
 
 
 def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
@@ -46,15 +47,15 @@ def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
     split = {job.key: job.key for job in plan.data.values()}
     split |= {job.key: job.inputs["data"][1] for job in plan.jobs.values() if job.kind == ENCODE.name}
     usual = {name: max(values.values(), default=0.0) for name, values in paces.items()}
-    total = 0.0
+    kinds = {kind: 0.0 for kind in KINDS if any(job.kind == kind for job in jobs)}
     for job in jobs:
         kind = KINDS[job.kind]
         read = split.get(job.inputs.get("encoded", job.inputs.get("data", ("", "")))[1], "")
         pace = 1.0 if kind.pace == "second" else paces[kind.pace].get(read, usual[kind.pace])
-        total += job.work * kind.factor * pace / (1 if job.local.get("threads", 1) > 1 else workers)
+        kinds[job.kind] += job.work * kind.factor * pace / (1 if job.local.get("threads", 1) > 1 else workers)
     names = {job.key: name for name, job in plan.data.items()}
     forward = {names[key]: pace for key, pace in paces["forward"].items()}
-    return Cost(total, forward, usual["search"] or None, usual["train"] or None)
+    return Cost(sum(kinds.values()), forward, usual["search"] or None, usual["train"] or None, kinds)
 
 
 def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> None:

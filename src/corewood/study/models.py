@@ -28,7 +28,7 @@ from corewood.model.load import positions, read_config, read_tokenizer, resolve,
 from corewood.model.mask import unit_names
 from corewood.model.reference import reference, sample_indices
 from corewood.model.weights import weights_masked
-from corewood.spec import Ablation, FineTune, ModelSpec, StudySpec
+from corewood.spec import Ablation, FineTune, ModelSpec, Steps, StudySpec
 from corewood.store.store import canonical, file_digest
 from corewood.study.entries import read_encoded, read_masks, read_weights, write_encoded, write_logits, write_reference
 from corewood.study.job import Job, Kind, Work
@@ -151,6 +151,14 @@ class ModelPlan:
     def key(self) -> tuple[str, int]:
         return self.task.name, self.tuning
 
+    def and_last(self, wanted: Steps) -> list[int]:
+        """The checkpoints that are wanted beside the last, which comes first."""
+        return sorted({*(self.steps if wanted == "all" else wanted), self.last}, reverse=True)
+
+    def at(self, step: int) -> str:
+        """What titles of jobs on an earlier checkpoint end with."""
+        return "" if step == self.last else f", step {step}"
+
     def job(
         self, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1, **local: Any
     ) -> Job:
@@ -215,6 +223,7 @@ class Plan:
     rows: list[Subnetwork] = field(default_factory=list)
     parts: dict[str, Any] = field(default_factory=dict)  # question -> what it will need for its tables
     notes: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)  # what the cost rests on until it is known
 
     def label(self, task: str, dataset: str) -> str:
         """A dataset as users know it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
@@ -170,10 +170,8 @@ class Results:
 
     def core(self, model: tuple[str, int]) -> list[str]:
         """The heads that all subnetworks of a model keep; where it has but one, those of all its task's models."""
-        own = compared([r for r in self.rows if r.model == model])
-        if len(own) < 2:
-            own = compared([r for r in self.rows if r.task == model[0]])
-        return [name for name in reduce(and_, map(self.mask, own)).names if ".H" in name] if own else []
+        own = of_core(self.rows, model)
+        return heads_in_all(map(self.mask, own)) if own else []
 
     def each(self, make: Callable[[Group], pd.DataFrame | None], grid: bool = False) -> pd.DataFrame | None:
         """One table of all groups that found something, or have a grid, with what each is about in front."""
@@ -270,6 +268,16 @@ def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
     """Of some rows, the subnetworks of the first way that looked for units, in the first mode it was asked for."""
     found = [*filter(searched, rows)]
     return [r for r in found if (r.way, r.prune) == (found[0].way, found[0].prune)]
+
+
+def of_core(rows: Sequence[Subnetwork], model: tuple[str, int]) -> list[Subnetwork]:
+    """The subnetworks whose heads in common are a model's core; where it has but one, those of all its task's models."""
+    own = compared(r for r in rows if r.model == model)
+    return own if len(own) > 1 else compared(r for r in rows if r.task == model[0])
+
+
+def heads_in_all(masks: Iterable[Mask]) -> list[str]:
+    return [name for name in reduce(and_, masks).names if ".H" in name]
 
 
 def in_front(columns: list[str], table: pd.DataFrame) -> pd.DataFrame:

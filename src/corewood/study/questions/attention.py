@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,10 @@ from corewood.study.results import Question, Results, stack
 FAINT = 0.02  # attention below this is left out of the maps
 
 
-def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
+Place = tuple[tuple[str, int], int]  # model, checkpoint
+
+
+def plan(plan: Plan, wanted: Attention) -> dict[Place, Job]:
     if not plan.checkpoint.tokenizer.is_fast:
         raise InputError("attention: words are read off a fast tokenizer, and this model has none; leave attention out")
     params = {
@@ -33,15 +36,16 @@ def plan(plan: Plan, wanted: Attention) -> dict[tuple[str, int], Job]:
         "focus": list(plan.spec.focused),
         "seed": plan.spec.seed,
     }
-    jobs = {}
+    jobs: dict[Place, Job] = {}
     for model in plan.models.values():
         task = model.task
         dataset = wanted.dataset or (task.challenge or [VALIDATION])[0]
         if dataset not in task.splits:
             raise InputError(f"attention.dataset: there is no {dataset!r}; the sets are {', '.join(task.splits)}")
         work = min(wanted.examples, len(task.splits[dataset]))
-        title, inputs = f"attention on {dataset}", {"data": task.data[dataset]}
-        jobs[model.key] = model.job_at(model.last, ATTENTION, title, params, inputs, work)
+        for step in model.and_last(wanted.checkpoints):
+            title, inputs = f"attention on {dataset}{model.at(step)}", {"data": task.data[dataset]}
+            jobs[model.key, step] = model.job_at(step, ATTENTION, title, params, inputs, work)
     return jobs
 
 
@@ -70,45 +74,46 @@ def to_show(split: Split, count: int, focus: Sequence[str]) -> list[tuple[str, i
     return [(name, int(letters[split.cases == name].idxmin())) for name in names if (split.cases == name).any()][:count]
 
 
-def read(results: Results) -> list[tuple[tuple[str, int], Entry]]:
-    """(model, what is known of its heads)"""
-    jobs: dict[tuple[str, int], Job] = results.plan.parts.get("attention", {})
-    return [(key, results.entry(job)) for key, job in jobs.items() if results.there(job)]
+def read(results: Results) -> Iterator[tuple[dict[str, Any], list[str], Entry]]:
+    """(which model and checkpoint, the heads of its core, what is known of its heads)"""
+    jobs: dict[Place, Job] = results.plan.parts.get("attention", {})
+    for (key, step), job in jobs.items():
+        if results.there(job):
+            yield {"task": key[0], "tuning": key[1], "checkpoint": step}, results.core(key), results.entry(job)
 
 
 def scores_table(results: Results) -> pd.DataFrame | None:
     """Every head on every kind of place; `core` marks those that all subnetworks keep."""
     tables = []
-    for key, entry in read(results):
+    for facts, core, entry in read(results):
         scores = pd.read_parquet(entry.path("scores.parquet"))
         does = mostly(scores).set_index("unit")["does"]
         unit = named(scores)
-        core = unit.isin(results.core(key))
-        tables.append(scores.assign(task=key[0], tuning=key[1], unit=unit, core=core, does=unit.map(does)))
+        tables.append(scores.assign(**facts, unit=unit, core=unit.isin(core), does=unit.map(does)))
     return stack(tables)
 
 
 def core_table(results: Results) -> pd.DataFrame | None:
     tables = []
-    for key, entry in read(results):
-        if core := results.core(key):
+    for facts, core, entry in read(results):
+        if core:
             scores = pd.read_parquet(entry.path("scores.parquet"))
-            tables.append(core_against_rest(scores, core).assign(task=key[0], tuning=key[1]))
+            tables.append(core_against_rest(scores, core).assign(**facts))
     return stack(tables)
 
 
 def maps_table(results: Results) -> pd.DataFrame | None:
     """Maps of the core heads on the examples shown: one row per head and pair of words, without the faint ones."""
     tables = []
-    for key, entry in read(results):
-        for (number, (case, shown)), unit in product(enumerate(read_maps(entry)), results.core(key)):
+    for facts, core, entry in read(results):
+        for (number, (case, shown)), unit in product(enumerate(read_maps(entry)), core):
             layer, head = (int(part[1:]) for part in unit.split("."))
             values, words = shown.values[layer, head], np.array(shown.words, dtype=object)
             query, column = np.nonzero(values >= FAINT)
-            facts: dict[str, Any] = {"task": key[0], "tuning": key[1], "example": number, "case": case, "unit": unit}
             places = {"query": query, "key": column, "query_word": words[query], "key_word": words[column]}
             places |= {"query_sentence": shown.sentence[query], "key_sentence": shown.sentence[column]}
-            tables.append(pd.DataFrame({**places, "value": values[query, column]}).assign(**facts))
+            mine = pd.DataFrame({**places, "value": values[query, column]})
+            tables.append(mine.assign(**facts, example=number, case=case, unit=unit))
     return stack(tables)
 
 

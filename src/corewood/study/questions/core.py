@@ -14,6 +14,11 @@ from corewood.model.mask import Mask
 from corewood.study.results import Group, Question, Results, stack
 
 SHARE = 0.75  # of the masks, for the looser definition of the core
+# what `overlap` says, beside the core of the study
+OF_STUDY = {
+    "heads_last": "heads_core", "shared": "shared_core", "share_of_last": "share_of_core", "jaccard": "jaccard_core",
+    "expected": "expected_core", "p": "p_core",
+}  # fmt: skip
 ACROSS = -1  # as the seed of a fine-tuning: all of them
 
 
@@ -78,18 +83,24 @@ def agreement_table(group: Group) -> pd.DataFrame | None:
 
 
 def core_over_training(group: Group) -> pd.DataFrame:
-    """The heads that all seeds keep at a checkpoint, against those they keep at the last, sparsity by sparsity."""
+    """The heads that all seeds keep at a checkpoint, sparsity by sparsity: against those they keep at the last, and against
+    the core of what the study searched there."""
     groups: dict[tuple[int, float], list[Mask]] = {}
     for row in group.grid:
         groups.setdefault((row.checkpoint, row.target), []).append(group.masks[row.name])
     checkpoints = sorted({c for c, _ in groups})
+    own = group.results.core(group.model.key)
+    units = group.results.units
+    study = units.from_vector(np.isin(units.names, own))
     rows = []
     for (checkpoint, target), masks in sorted(groups.items()) if len(checkpoints) > 1 else ():
         last = groups.get((checkpoints[-1], target))
         if last is not None and len(masks) > 1 and len(last) > 1:
             here, there = core(masks, draws=1), core(last, draws=1)
             facts = {"checkpoint": checkpoint, "target": target, "nested": group.grid[0].nested, "seeds": len(masks)}
-            rows.append({**facts, **overlap(here.mask, there.mask), "members": " ".join(here.heads)})
+            beside = overlap(here.mask, study) if own else dict.fromkeys(OF_STUDY, np.nan)
+            facts |= overlap(here.mask, there.mask) | {new: beside[old] for old, new in OF_STUDY.items()}
+            rows.append({**facts, "members": " ".join(here.heads)})
     return pd.DataFrame(rows)
 
 
