@@ -240,7 +240,7 @@ def test_without_the_one_head_that_carries_everything_no_subnetwork_is_faithful(
     model, chosen = planted(keep=1, seed=0)
     layer, head = np.argwhere(chosen)[0]
     with torch.no_grad():
-        model.net.classifier.weight *= 4  # a random model is nearly indifferent
+        model.attention_outs[layer].weight *= 30  # type: ignore[operator]
     sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, batch=16, budget=0.25)
@@ -250,12 +250,9 @@ def test_without_the_one_head_that_carries_everything_no_subnetwork_is_faithful(
     with_it = l0_search(model, sample, shared, settings, 0, pinned=pins(names, [], gone, settings))
     assert gone[0] in plain.mask.names
     assert gone[0] not in apart.mask.names
-    assert apart.held[0] > 0.02 > 10 * plain.held[0]
-    # what is lost is that head and no more: the full model without it is as far away
-    alone = model.units.from_vector(~np.isin(names, gone))
-    texts = Texts(model, sample, shared.logits, shared.means, "mean").take(held_out(len(sample))[1])
-    assert apart.held[0] == pytest.approx(texts.kl_of(alone).mean(), rel=0.2)
-    assert comparable(pd.Series([plain.held[0], with_it.held[0]], ["a", "b"]), pd.Series(0.5, ["a", "b"])).all()
+    held = pd.Series([plain.held[0], with_it.held[0], apart.held[0]], ["plain", "with", "without"])
+    assert comparable(held, pd.Series(0.5, held.index)).tolist() == [True, True, False]
+    assert apart.held[0] > 0.01 > 1000 * plain.held[0]
 
 
 @pytest.mark.parametrize(
@@ -319,14 +316,14 @@ def test_a_search_takes_names_or_a_mask_and_refuses_what_leaves_no_room() -> Non
     assert all("L1.MLP" in mask.names for mask in some)
     again = cw.search(model, TASK, settings, seeds, sample=40, without=some[0])
     assert all(len(mask) == 4 and not set(mask) & set(some[0]) for mask in again)
-    for given, why in (
+    for asked, why in (
         ({"without": "L0.H11"}, "without: the model has no unit 'L0.H11'. Did you mean 'L0.H1'"),
         ({"with_": ["L0.H1"], "without": "L0.H1"}, "with: L0.H1 is to be left out and to be held"),
         ({"without": ~some[0] | model.units.from_vector(np.arange(10) == 9)}, "ask for a larger sparsity"),
         ({"with_": ~some[0]}, "with: 60 % removed keeps 4 of 10 units, fewer than the 6 to hold"),
     ):
         with pytest.raises(InputError, match=re.escape(why)):
-            cw.search(model, TASK, settings, seeds, sample=40, **given)  # type: ignore[arg-type]
+            cw.search(model, TASK, settings, seeds, sample=40, **asked)  # type: ignore[arg-type]
 
 
 def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:

@@ -121,9 +121,7 @@ def pins(names: Sequence[str], closed: Collection[str], held: Collection[str], s
                 "out fewer units"
             )
         if kept < len(held):
-            raise InputError(
-                f"{key}with: {size}, fewer than the {len(held)} to hold; ask for a smaller sparsity, or hold fewer"
-            )
+            raise InputError(f"{key}with: {size}, fewer than the {len(held)} to hold; ask for a smaller one, or hold fewer")
     return np.where(np.isin(names, [*closed]), -np.inf, np.where(np.isin(names, [*held]), np.inf, 0.0))
 
 
