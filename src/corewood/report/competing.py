@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
@@ -78,38 +77,38 @@ def competing_table(tables: Tables) -> str | None:
 def competing_points(tables: Tables) -> list[str]:
     """One for each size, of the units that were left out and of those that were held."""
     rows = tables["competing"]
-    return [
-        point
-        for task in dict.fromkeys(rows["task"])
-        for way in (WITHOUT, WITH)
-        for target in shown(rows.loc[(rows["task"] == task) & (rows["way"] == way), "target"])
-        for point in at_size(tables, rows[(rows["task"] == task) & (rows["target"] == target)], way)
-    ]
+    several = rows["task"].nunique() > 1
+    said = []
+    for (task, target), part in rows.groupby(["task", "target"], sort=False):
+        of_task = f" of {quoted(task)}" if several else ""
+        size = f"with {100 * float(str(target)):g} % removed"
+        for way in (WITHOUT, WITH) if target in shown(rows["target"]) else ():
+            pairs = part[part["way"] == way].merge(part[part["way"] == L0], on=["tuning", "seed"], suffixes=("", "_plain"))
+            if len(pairs):
+                said.append(f"{begin(pairs, way, of_task, size)} {cost(pairs)}{lost_case(tables, pairs, way)}.")
+    return said
 
 
-def at_size(tables: Tables, rows: pd.DataFrame, way: str) -> Iterator[str]:
-    keys = ["tuning", "seed"]
-    pairs = rows[rows["way"] == way].merge(rows[rows["way"] == L0], on=keys, suffixes=("", "_plain"))
-    if pairs.empty:
-        return
-    who, count = named(pairs), len(pairs)
-    of_task = f" of {quoted(rows['task'].iloc[0])}" if tables["competing"]["task"].nunique() > 1 else ""
-    size = f"with {100 * float(pairs['target'].iloc[0]):g} % removed"
-    good, searches = int(pairs["faithful"].sum()), "the search" if count == 1 else f"{count} searches"
-    close = f"within {RATIO:g} times the lowest KL of the plain ones (or {NOISE:g} nats of it)"
-    if way == WITHOUT:
-        answer = "Yes" if good == count else "No" if not good else "With some seeds"
-        begin = f"Is there a faithful subnetwork{of_task} that holds none of {who}? {answer}, {size}: "
-    else:
-        begin = f"What does a subnetwork{of_task} cost that has to hold {who}? {size.capitalize()}: "
-    held = f"{'none' if not good else 'all' if good == count else good} of {searches}" if count > 1 else "the search"
-    begin += f"{held} {'ended' if good or count > 1 else 'did not end'} {close}. "
+def begin(pairs: pd.DataFrame, way: str, of_task: str, size: str) -> str:
+    """The question, and how many searches answer it."""
+    good = int(pairs["faithful"].sum())
+    ended = (
+        f"{good} of {len(pairs)} searches ended within {RATIO:g} times the lowest KL of plain ones (or {NOISE:g} nats of it)."
+    )
+    if way == WITH:
+        return f"What does a subnetwork{of_task} cost that has to hold {named(pairs)}? {size.capitalize()}, {ended}"
+    answer = "Yes" if good else "None was found"
+    return f"Is there a faithful subnetwork{of_task} that holds none of {named(pairs)}? {answer}, {size}: {ended}"
+
+
+def cost(pairs: pd.DataFrame) -> str:
+    """Means over seeds, those of the plain searches in brackets."""
     parts = [f"KL on held-out texts is {pairs['held_kl'].mean():.3g} ({pairs['held_kl_plain'].mean():.3g} in plain searches)"]
     for column, what in (("in_domain", "in domain"), ("cases", "the cases")):
         if pairs[column].notna().any():
             form = pct if column == "cases" or pairs["metric"].iloc[0] == "accuracy" else "{:.3f}".format
             parts.append(f"{what} {form(pairs[column].mean())} ({form(pairs[f'{column}_plain'].mean())})")
-    yield begin + joined(parts) + (", on average over seeds" if count > 1 else "") + lost_case(tables, pairs, way) + "."
+    return joined(parts) + (", on average over seeds" if len(pairs) > 1 else "")
 
 
 def named(pairs: pd.DataFrame) -> str:
