@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import get_linear_schedule_with_warmup
 
+import corewood as cw
 from corewood.analyse.generalisation import comparable
 from corewood.data.encode import encode
 from corewood.data.overlap import overlap
-from corewood.errors import JobError
+from corewood.errors import InputError, JobError
 from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
@@ -36,6 +38,7 @@ from corewood.prune.l0 import (
     held_out,
     l0_search,
     mean_gate,
+    pins,
     released_rule,
     sample_gates,
     shift_to,
@@ -190,8 +193,9 @@ def test_exchanges_find_the_planted_subnetwork_from_every_seed() -> None:
     assert not fine[3:].all()  # a search that was stopped early is told from one that is done
 
 
-def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
-    """Two heads that do the same: each is enough, and neither is better."""
+def twins() -> tuple[Model, np.ndarray, str, str]:
+    """Two heads that do the same: each is enough, and neither is better. With the heads that matter, the second not among
+    them, and the names of both."""
     model, chosen = planted(keep=4, seed=2)
     layer, head = (int(i) for i in np.argwhere(chosen)[0])
     twin = int(np.flatnonzero(~chosen[layer])[0])
@@ -205,11 +209,121 @@ def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
         assert isinstance(out, torch.Tensor)
         out[:, head * width : (head + 1) * width] /= 2
         out[:, twin * width : (twin + 1) * width] = out[:, head * width : (head + 1) * width]
+    return model, chosen, f"L{layer}.H{head}", f"L{layer}.H{twin}"
+
+
+def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
+    model, _, one, other = twins()
     sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
     shared = reference(model, sample)
     settings = L0(sparsity=1 - 7 / 27, batch=16)  # the four heads and three MLPs: one of the twins must go, or another head
-    kept = {tuple(f.mask.heads[layer, [head, twin]]) for f in (l0_search(model, sample, shared, settings, s) for s in range(6))}
-    assert {(True, False), (False, True)} <= kept
+    masks = [l0_search(model, sample, shared, settings, seed).mask.names for seed in range(6)]
+    assert {(True, False), (False, True)} <= {(one in names, other in names) for names in masks}
+
+
+def test_without_either_of_two_redundant_heads_there_is_a_faithful_subnetwork() -> None:
+    model, chosen, one, other = twins()
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    settings = L0(sparsity=1 - 7 / 27, batch=16, budget=0.5)
+    names = model.units.names
+    plain = l0_search(model, sample, shared, settings, 1).held[0]
+    for gone, stays in ((one, other), (other, one)):
+        found = l0_search(model, sample, shared, settings, 0, pinned=pins(names, [gone], [], settings))
+        rest = [f"L{layer}.H{head}" for layer, head in np.argwhere(chosen) if f"L{layer}.H{head}" != one]
+        assert set(found.mask.names) == {stays, *rest, *(f"L{i}.MLP" for i in range(3))}
+        held = pd.Series([plain, found.held[0]], ["plain", "without"])
+        assert comparable(held, pd.Series(0.5, held.index)).all()
+
+
+def test_without_the_one_head_that_carries_everything_no_subnetwork_is_faithful() -> None:
+    model, chosen = planted(keep=1, seed=0)
+    layer, head = np.argwhere(chosen)[0]
+    with torch.no_grad():
+        model.attention_outs[layer].weight *= 30  # type: ignore[operator]
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    settings = L0(sparsity=0.5, batch=16, budget=0.25)
+    names, gone = model.units.names, [f"L{layer}.H{head}"]
+    plain = l0_search(model, sample, shared, settings, 0)
+    apart = l0_search(model, sample, shared, settings, 0, pinned=pins(names, gone, [], settings))
+    with_it = l0_search(model, sample, shared, settings, 0, pinned=pins(names, [], gone, settings))
+    assert gone[0] in plain.mask.names
+    assert gone[0] not in apart.mask.names
+    held = pd.Series([plain.held[0], with_it.held[0], apart.held[0]], ["plain", "with", "without"])
+    assert comparable(held, pd.Series(0.5, held.index)).tolist() == [True, True, False]
+    assert apart.held[0] > 0.01 > 1000 * plain.held[0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"steps": "auto", "budget": 0.15, "path": (0.3,)},
+        {"constraint": "lagrangian", "rate": 0.1},
+        {
+            "constraint": "lagrangian",
+            "measure": "sampled",
+            "noise": "batch",
+            "dropout": True,
+            "decay": 0.01,
+            "final": "released",
+        },
+        {"final": "released", "threshold": "search"},
+    ],
+)
+def test_pinned_units_stay_whatever_the_rules_and_a_stopped_search_goes_on_to_the_same_bits(
+    more: dict[str, object], tmp_path: Path
+) -> None:
+    model, settings = small()
+    settings = settings.model_copy(update=more)
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    shared = reference(model, sample)
+    closed, held = ["L0.H1", "L1.H0"], ["L1.H3", "L0.MLP"]
+    pinned = pins(model.units.names, closed, held, settings)
+    states: list[State] = []
+    found = l0_search(model, sample, shared, settings, 5, checkpoint=states.append, pinned=pinned)
+    for mask, target in zip(found.masks, settings.targets, strict=True):
+        assert not set(closed) & set(mask.names)
+        assert set(held) <= set(mask.names)
+        assert settings.final == "released" or len(mask) == kept_units(10, target)
+    assert found.masks[-1] <= found.masks[0]
+    for state in states:  # never moved, never drawn, counted in what is expected
+        assert (state.values[:-2].numpy()[pinned != 0] == pinned[pinned != 0]).all()
+        assert state.values[:-2][pinned == 0].isfinite().all()
+    rows = found.trajectory[found.trajectory["round"] == 0]
+    assert (rows["live"] <= 10 - 4).all()
+    assert (rows["expected"] >= 0.2 - 1e-6).all()
+    assert rows["target"].iloc[-1] == pytest.approx(0.6)
+    assert rows["target"].iloc[0] == pytest.approx(0.2 + 0.4 * 1 / (settings.ramp * settings.gradient_steps), abs=1e-6)
+    if settings.constraint == "exact":
+        assert rows["expected"].iloc[-1] == pytest.approx(rows["target"].iloc[-2 if len(rows) > 1 else -1], abs=0.01)
+    for place in {len(states) // 3, len(states) - 2}:
+        states[place].save(tmp_path / "state.safetensors")
+        last = State.load(tmp_path / "state.safetensors")
+        rest = l0_search(model, sample, shared, settings, 5, state=last, pinned=pinned)
+        assert rest.masks == found.masks
+        assert rest.held == found.held
+        assert rest.trajectory.equals(found.trajectory)
+        assert (rest.log_alpha == found.log_alpha).all()
+
+
+def test_a_search_takes_names_or_a_mask_and_refuses_what_leaves_no_room() -> None:
+    model, settings = small()
+    seeds = [0, 1]
+    some = cw.search(model, TASK, settings, seeds, sample=40, without="L0.H1 + L1.H0", with_=["L1.MLP"])
+    assert not any({"L0.H1", "L1.H0"} & set(mask.names) for mask in some)
+    assert all("L1.MLP" in mask.names for mask in some)
+    again = cw.search(model, TASK, settings, seeds, sample=40, without=some[0])
+    assert all(len(mask) == 4 and not set(mask) & set(some[0]) for mask in again)
+    for asked, why in (
+        ({"without": "L0.H11"}, "without: the model has no unit 'L0.H11'. Did you mean 'L0.H1'"),
+        ({"with_": ["L0.H1"], "without": "L0.H1"}, "with: L0.H1 is to be left out and to be held"),
+        ({"without": ~some[0] | model.units.from_vector(np.arange(10) == 9)}, "ask for a larger sparsity"),
+        ({"with_": ~some[0]}, "with: 60 % removed keeps 4 of 10 units, fewer than the 6 to hold"),
+    ):
+        with pytest.raises(InputError, match=re.escape(why)):
+            cw.search(model, TASK, settings, seeds, sample=40, **asked)  # type: ignore[arg-type]
 
 
 def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:

@@ -85,7 +85,11 @@ def widest_pair(values: pd.Series, in_domain: pd.Series) -> tuple[float, str, st
 
 def comparable(held: pd.Series, targets: pd.Series) -> pd.Series:
     """Of each subnetwork, whether its search ended as well as the best of its size; both are indexed by its name."""
-    lowest = held.groupby(targets.reindex(held.index)).transform("min")
+    return as_good(held, held.groupby(targets.reindex(held.index)).transform("min"))
+
+
+def as_good(held: pd.Series, lowest: pd.Series) -> pd.Series:
+    """Whether a search ended as well as one with the lowest KL."""
     return (held <= RATIO * lowest) | (held <= lowest + NOISE)
 
 

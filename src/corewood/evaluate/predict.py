@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,15 +74,15 @@ def predict(
     return Predictions(split, model.labels, np.stack(logits) if logits else np.zeros((0, *full.shape)), full)
 
 
-def unit_set(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """'L2.H5 + L3.H7' -> the units, in the model's order."""
-    wanted = [part.strip() for part in text.split("+")]
+def unit_set(given: str | Iterable[str], names: Sequence[str], key: str = "ablations") -> tuple[str, ...]:
+    """'L2.H5 + L3.H7', names or a mask -> the units, in the model's order. `key` is where they were given."""
+    wanted = [part.strip() for part in given.split("+")] if isinstance(given, str) else list(given)
     for name in wanted:
         if name not in names:
             layers = sum(n.endswith(".MLP") for n in names)
             heads = len(names) // layers - 1
             raise InputError(
-                f"ablations: the model has no unit {name!r}.{nearest(name, names)} It has {layers} layers of {heads} heads: "
+                f"{key}: the model has no unit {name!r}.{nearest(name, names)} It has {layers} layers of {heads} heads: "
                 f"L0.H0 to L{layers - 1}.H{heads - 1}, and L0.MLP to L{layers - 1}.MLP"
             )
     return tuple(name for name in names if name in wanted)

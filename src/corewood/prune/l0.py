@@ -5,12 +5,15 @@ appendix B) for its use on heads and MLPs. docs/methods.md says where the defaul
 
 A part of the sample is held out: it gives no gradients and proposes no exchanges, and says how good the hard mask is. With
 `steps: auto` the soft gates are followed by rounds of exchanges (prune/exchange.py).
+
+Units may be pinned: a log_alpha of minus infinity is a gate that is always closed, of infinity one that is always open. Such
+gates have no noise and no gradient, stay what they are under every rule below, and count in every sparsity.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -25,7 +28,8 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, shuffled
 from corewood.data.task import Task
-from corewood.errors import JobError
+from corewood.errors import InputError, JobError
+from corewood.evaluate.predict import unit_set
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
@@ -65,9 +69,16 @@ def mean_gate(log_alpha: Tensor) -> Tensor:
     return sample_gates(log_alpha, u[:, None]).mean(0)
 
 
-def target_at(step: int, settings: L0) -> float:
-    """Grows linearly from 0, then holds."""
-    return settings.sparsity * min(1.0, (step + settings.counts_from) / max(1.0, settings.ramp * settings.gradient_steps))
+def target_at(step: int, settings: L0, pinned: float = 0.0) -> float:
+    """Grows linearly from 0, or from the share of units that are closed from the start, then holds."""
+    grown = min(1.0, (step + settings.counts_from) / max(1.0, settings.ramp * settings.gradient_steps))
+    begin = min(pinned, settings.sparsity)
+    return begin + (settings.sparsity - begin) * grown
+
+
+def closed_share(log_alpha: Tensor) -> float:
+    """Of units that are pinned closed."""
+    return float((log_alpha == -math.inf).float().mean())
 
 
 def rate_at(step: int, settings: L0) -> float:
@@ -79,15 +90,39 @@ def rate_at(step: int, settings: L0) -> float:
 
 def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
     """Add to all gates the one number that makes the expected sparsity what it should be."""
+
+    def shifted(by: float) -> Tensor:
+        return torch.where(log_alpha.isinf(), log_alpha, (log_alpha + by).clamp(-LIMIT, LIMIT))
+
     low, high = -4 * LIMIT, 4 * LIMIT
     for _ in range(32):
         middle = (low + high) / 2
-        shifted = (log_alpha + middle).clamp(-LIMIT, LIMIT)
-        if 1 - float(mean_gate(shifted).mean()) > sparsity:
+        if 1 - float(mean_gate(shifted(middle)).mean()) > sparsity:
             low = middle
         else:
             high = middle
-    return (log_alpha + high).clamp(-LIMIT, LIMIT)
+    return shifted(high)
+
+
+def pins(names: Sequence[str], closed: Collection[str], held: Collection[str], settings: L0, key: str = "") -> np.ndarray:
+    """(unit,) minus infinity where a unit stays closed, infinity where it stays open, 0 where it is searched for.
+
+    Refused where a size that is asked for leaves no room; `key` is where the units were named.
+    """
+    both = [name for name in names if name in closed and name in held]
+    if both:
+        raise InputError(f"{key}with: {both[0]} is to be left out and to be held; name it once")
+    for sparsity in settings.targets:
+        kept = kept_units(len(names), sparsity)
+        left, size = len(names) - len(closed), f"{100 * sparsity:g} % removed keeps {kept} of {len(names)} units"
+        if kept > left:
+            raise InputError(
+                f"{key}without: {size}, and without {len(closed)} of them {left} are left; ask for a larger sparsity, or leave "
+                "out fewer units"
+            )
+        if kept < len(held):
+            raise InputError(f"{key}with: {size}, fewer than the {len(held)} to hold; ask for a smaller one, or hold fewer")
+    return np.where(np.isin(names, [*closed]), -np.inf, np.where(np.isin(names, [*held]), np.inf, 0.0))
 
 
 @dataclass(frozen=True)
@@ -107,9 +142,12 @@ class State:
         return len(self.rows)
 
     @classmethod
-    def start(cls, units: int, settings: L0, seed: int, texts: int) -> State:
+    def start(cls, units: int, settings: L0, seed: int, texts: int, pinned: np.ndarray | None = None) -> State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
-        values = torch.cat([settings.start + settings.start_std * noise, torch.zeros(2)])
+        gates = settings.start + settings.start_std * noise
+        if pinned is not None:
+            gates = gates + torch.from_numpy(pinned).float()
+        values = torch.cat([gates, torch.zeros(2)])
         way = torch.full((len(settings.path), units), torch.nan)
         return cls(values, torch.zeros_like(values), torch.zeros_like(values), way, torch.full((texts,), torch.nan))
 
@@ -144,19 +182,20 @@ def adam(state: State, gradient: Tensor, settings: L0) -> State:
     second = beta2 * state.second + (1 - beta2) * gradient**2
     scale = second / (1 - beta2**count)
     if settings.constraint == "exact":
-        scale = scale[:-2].mean()
+        scale = scale[:-2][state.values[:-2].isfinite()].mean()
     move = (first / (1 - beta1**count)) / (scale.sqrt() + epsilon)
     factor = rate_at(state.step, settings)
     gates, lambdas = state.values[:-2], state.values[-2:]
+    pinned = closed_share(gates)
     gates = gates * (1 - factor * settings.rate * settings.decay) - factor * settings.rate * move[:-2]
     if settings.constraint == "exact":
-        gates = shift_to(gates, target_at(count, settings))
+        gates = shift_to(gates, target_at(count, settings, pinned))
     else:
         leak = factor * settings.lambda_rate * settings.lambda_decay
         lambdas = lambdas * (1 - leak) + factor * settings.lambda_rate * move[-2:]
     way = state.way.clone()
     for row, sparsity in zip(way, settings.targets, strict=False):
-        if target_at(state.step, settings) >= sparsity - 1e-9 and bool(row.isnan().any()):
+        if target_at(state.step, settings, pinned) >= sparsity - 1e-9 and bool(row.isnan().any()):
             row.copy_(gates)
     return replace(state, values=torch.cat([gates, lambdas]), first=first, second=second, way=way)
 
@@ -196,10 +235,11 @@ def l0_search(
     progress: Progress = no_progress,
     state: State | None = None,
     checkpoint: Callable[[State], None] | None = None,
+    pinned: np.ndarray | None = None,
 ) -> Found:
-    """One subnetwork per target. `state` continues a search that `checkpoint` was told of."""
+    """One subnetwork per target. `state` continues a search that `checkpoint` was told of; `pinned` is what `pins` gives."""
     units = model.units
-    state = state or State.start(len(units), settings, seed, len(sample))
+    state = state or State.start(len(units), settings, seed, len(sample), pinned)
     tell = checkpoint or (lambda _state: None)
     learnt, kept = held_out(len(sample))
     texts = Texts(model, sample, reference.logits, reference.means, ablate)
@@ -222,7 +262,7 @@ def l0_search(
     with frozen(model, dropout=False):
         ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back
         for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
-            inside = masks[0].vector if masks else np.zeros(len(units), bool)
+            locked = np.isinf(log_alpha) | (masks[0].vector if masks else False)
             mask = final_mask(log_alpha, units, settings) if way is None else containing(masks[0], way, units, target)
             masks.insert(0, mask)
             if not settings.auto:
@@ -234,7 +274,7 @@ def l0_search(
                 state = replace(state, exchanged=(*state.exchanged, Exchanged.start(mask, sparser, known, held)))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
-                after = exchange_round(search_on, held, now, inside, settings.budget, rng)
+                after = exchange_round(search_on, held, now, locked, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged[:place], after))
                 rounds = sum(one.round for one in state.exchanged)
                 progress(min(total, settings.gradient_steps + ROUND_STEPS * rounds), total)
@@ -253,17 +293,28 @@ def best_of_starts(search: Callable[[int, int], Found], settings: L0, seed: int)
 
 
 def search(
-    model: Model, task: Task, method: L0, seeds: Iterable[int] = range(6), ablate: Ablation = "mean", sample: int = 2048
+    model: Model,
+    task: Task,
+    method: L0,
+    seeds: Iterable[int] = range(6),
+    ablate: Ablation = "mean",
+    sample: int = 2048,
+    without: str | Iterable[str] = (),
+    with_: str | Iterable[str] = (),
 ) -> Masks:
     """One mask per seed; with a path, one per seed and sparsity, in rising sparsity. The full model runs once over a sample
     of the training texts, for all of them. The model keeps the mean activations, so that `cw.gated` and `cw.predict` find them.
+
+    No mask holds a unit of `without`, every mask holds those of `with_`: names, 'L2.H5 + L3.H7', or a mask.
     """
+    closed, held = (unit_set(units, model.units.names, key) for units, key in ((without, "without"), (with_, "with_")))
+    pinned = pins(model.units.names, closed, held, method)
     chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
     shared = reference(model, chosen)
     model.means = shared.means
 
     def from_start(_start: int, seed: int) -> Found:
-        return l0_search(model, chosen, shared, method, seed, ablate)
+        return l0_search(model, chosen, shared, method, seed, ablate, pinned=pinned)
 
     found = [best_of_starts(from_start, method, seed) for seed in seeds]
     return Masks([mask for f in found for mask in f.masks], [f.trajectory for f in found for _ in f.masks])
@@ -303,7 +354,7 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
     final = largest(now.numpy(), kept_units(len(units), settings.sparsity))  # of the final size, as the gates are now
     row = {
         "step": state.step + 1,
-        "target": target_at(state.step, settings),
+        "target": target_at(state.step, settings, closed_share(now)),
         "expected": 1 - float(mean_gate(now).mean()),
         "sampled": float(sampled),
         "closed": float(closed_probability(now).mean()),
@@ -338,7 +389,7 @@ def run_part(
     loss = kl
     if settings.constraint == "lagrangian":
         sparsity = closed_probability(log_alpha).mean() if settings.measure == "expected" else sampled
-        gap = target_at(state.step, settings) - sparsity
+        gap = target_at(state.step, settings, closed_share(state.values[:-2])) - sparsity
         loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
     (gradient,) = torch.autograd.grad(loss, values)
     return gradient, sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))
@@ -369,7 +420,7 @@ def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: floa
 def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
     """The released code: in each of its tensors (the heads of a layer, an MLP) as many zeros as expected, rounded; then the
     soft values of the rest against one threshold."""
-    soft = 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8))
+    soft = np.where(log_alpha == np.inf, np.inf, 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8)))
     zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
     ends = [*(units.heads * np.arange(1, units.layers + 1)), *range(units.layers * units.heads + 1, len(units))]
     for values, closed in zip(np.split(soft, ends), np.split(zero, ends), strict=True):

@@ -58,6 +58,13 @@ def unit_ticket(good: Mask, ticket: str, number: int, seed: Sequence[int]) -> Ma
     return Mask(drawn(good.heads), drawn(good.mlps))
 
 
+def around(core: Mask, like: Mask, number: int, seed: Sequence[int]) -> Mask:
+    """As many heads and MLPs as another mask has: all heads of the core, the others and the MLPs by lot."""
+    rng = np.random.default_rng([*seed, 2, number])  # tickets have 0 and 1
+    heads = draw([core.heads, np.ones_like(core.heads)], int(like.heads.sum()), rng)
+    return Mask(heads, draw([np.ones_like(core.mlps)], int(like.mlps.sum()), rng))
+
+
 def super_tickets(masks: Sequence[Mask], seed: Sequence[int]) -> dict[str, Mask]:
     """Good: units in all masks. Bad: as many of those that the fewest keep. Random: drawn from neither, as far as they go."""
     rng = np.random.default_rng(seed)

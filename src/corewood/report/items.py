@@ -18,7 +18,8 @@ from corewood.report.style import Tables
 
 # in the order of reading; those that are drawn for each model and way, of their own rows alone
 SECTIONS = {
-    "Subnetworks": True, "Fine-tunings": False, "Tickets": False, "Ways": False, "Heads and core": True, "Survivors": False,
+    "Subnetworks": True, "Fine-tunings": False, "Tickets": False, "Ways": False, "Heads and core": True, "Competing": False,
+    "Survivors": False,
     "Stability": False, "Between tasks": False, "Training": True, "Ablations": True, "Attention": True, "Patterns": False,
     "Searches": True, "Pruning": False,
 }  # fmt: skip

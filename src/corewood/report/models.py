@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from corewood.report.style import Tables
+from corewood.report.ways import BESIDE
 from corewood.report.words import joined, quoted
 
 OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
 OF_MODEL = ("ablation", "attention", "dynamics")
 AT_CHECKPOINTS = ("ablation", "attention", "attention_core", "attention_maps")  # charts show the last, unless they say so
-ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds")
+ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds",
+          "competing", "core_alone")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ def models_of(tables: Tables) -> list[ModelTables]:
         label = ", ".join(str(part) for part, wanted in zip(parts, several, strict=True) if wanted)
         made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0)))
     return made or [ModelTables("", {})]  # nothing is compared within a model
+
+
+def plain(tables: Tables) -> Tables:
+    """Without the subnetworks that were searched or drawn to stand beside the plain ones, but where they do."""
+    whole = ("ways", "competing", "core_alone", "scores")
+    rest = {
+        name: table if name in whole or "way" not in table else table[~table["way"].isin(BESIDE)]
+        for name, table in tables.items()
+    }
+    return {name: table for name, table in rest.items() if len(table) or not len(tables[name])}
 
 
 def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Tables:

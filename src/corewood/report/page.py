@@ -18,7 +18,9 @@ import yaml
 from corewood.report import (
     ablations,
     attention,
+    competing,
     core,
+    core_alone,
     dynamics,
     effective_size,
     overlaps,
@@ -31,7 +33,7 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
-from corewood.report.models import AT_CHECKPOINTS, ModelTables, models_of, unlearnt
+from corewood.report.models import AT_CHECKPOINTS, ModelTables, models_of, plain, unlearnt
 from corewood.report.style import Tables, styled
 from corewood.report.words import Finding
 
@@ -42,6 +44,8 @@ QUESTIONS = (
     tickets,
     ways_compared,
     core,
+    competing,
+    core_alone,
     survivors,
     overlaps,
     dynamics,
@@ -121,7 +125,8 @@ def finding(tables: Tables, model: str) -> Finding:
 
 
 def judged_finding(tables: Tables, model: str) -> Finding:
-    """What is in doubt first."""
+    """What is in doubt first. Searches beside the plain ones are told of where they are compared with these."""
+    tables = plain(tables)
     models = models_of(tables)
     single = len(models) == 1
     shared = {name: table for name, table in tables.items() if name not in AT_CHECKPOINTS}

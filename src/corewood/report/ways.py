@@ -7,9 +7,12 @@ import pandas as pd
 from corewood.report.style import Tables
 
 IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED = "importance", "magnitude", "super-survivors", "untrained"
-L0 = "l0"
+L0, WITHOUT, WITH = "l0", "l0 without", "l0 with"
+CORE, AROUND = "core", "core and random"
+BESIDE = (WITHOUT, WITH, CORE, AROUND)  # what stands beside the plain searches
 SHORT = {IMPORTANCE: "s ", MAGNITUDE: "m ", SUPER: "", L0: "L0 "}  # before the name of a ticket
 SPOKEN = {IMPORTANCE: "s-pruning", MAGNITUDE: "m-pruning", SUPER: "super-survivors", UNTRAINED: "untrained", L0: "L0"}
+SPOKEN |= {WITHOUT: "L0 without", WITH: "L0 with"}
 ACROSS = 3
 
 
@@ -28,14 +31,20 @@ def sized(way: str, target: float) -> str:
     return f"{way} {100 * target:g} %" if target else way
 
 
+def parted(way: str) -> tuple[str, str]:
+    """A way, and the size that it was asked for."""
+    base, number, _ = way.rsplit(" ", 2) if way.endswith(" %") else (way, "", "")
+    return base, f"{number} %" if number else ""
+
+
 def short(way: str) -> str:
     """Before the name of a ticket."""
-    base, _, size = way.partition(" ")
+    base, size = parted(way)
     return SHORT[base] + (f"{size} " if size else "")
 
 
 def spoken(way: str) -> str:
-    base, _, size = way.partition(" ")
+    base, size = parted(way)
     return SPOKEN.get(base, base) + (f" to {size}" if size else "")
 
 

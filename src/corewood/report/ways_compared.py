@@ -12,15 +12,26 @@ from corewood.analyse.generalisation import judged
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
 from corewood.report.style import INK, LINES, Tables, coloured, order_of_cases, percent, share_axis, shown, tips, where
+from corewood.report.ways import AROUND, BESIDE, WITH, WITHOUT
 from corewood.report.words import joined, quoted, signed
 
-ORDER = ("l0", "importance", "magnitude", "given", "random", "full")  # of what is shown; ways that are not here come first
-WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], "#9aa59e", INK]
+ORDER = (
+    "l0",
+    WITHOUT,
+    WITH,
+    "importance",
+    "magnitude",
+    "given",
+    AROUND,
+    "random",
+    "full",
+)  # of what is shown; ways that are not here come first
+WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], "#9aa59e", INK, *LINES[4:7]]
 FEW = 3  # comparisons that are told one by one
 
 
 def called(way: object) -> str:
-    return {"l0": "L0", "full": "full model"}.get(str(way), str(way))
+    return {"l0": "L0", WITHOUT: "L0 without", WITH: "L0 with", "full": "full model"}.get(str(way), str(way))
 
 
 def in_order(ways: Iterable[str]) -> list[str]:
@@ -125,7 +136,9 @@ def headline(tables: Tables, model: str) -> str | None:
         keys = rows.drop_duplicates(["task", "dataset", "target"])
         return counted(rows[~rows["way"].isin(["full", base_of(rows)])], len(keys), what)
     base = base_of(rows)
-    rows = rows[~rows["way"].isin(["full", "random"])]
+    rows = rows[~rows["way"].isin(["full", "random", *BESIDE])]
+    if rows["way"].nunique() < 2:  # no ways of pruning but one
+        return None
     for target, here in sorted(rows.groupby("target"), reverse=True):
         apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
         if apart.empty:

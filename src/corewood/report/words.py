@@ -64,6 +64,12 @@ def between(values: pd.Series, digits: int = 2, scale: float = 1, unit: str = ""
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
+def heads_in(counts: pd.Series) -> str:
+    """3 heads, or 3 to 5 where models differ."""
+    number = between(counts, 0)
+    return f"{number} head{'' if number == '1' else 's'}"
+
+
 def names_of(tasks: list[str]) -> str:
     return f"{len(tasks)} tasks" if len(tasks) > 4 else listed(tasks)
 

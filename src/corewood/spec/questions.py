@@ -36,6 +36,9 @@ class EffectiveSize(Searches):
     def _grid(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and "threshold" in given:
             raise ValueError("threshold: gives one size, and effective size looks along many; write sparsity: [0.1, 0.2, 0.3]")
+        for key in ("without", "with"):
+            if isinstance(given, Mapping) and key in given:
+                raise ValueError(f"{key}: stands in prune.l0; competing subnetworks are looked for at its sizes")
         if isinstance(given, Mapping) and given.get("way") == "importance":
             own = [key for key in ("seeds", "path", "preset", "settings") if key in given]
             if own:

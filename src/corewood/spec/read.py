@@ -154,7 +154,7 @@ def _fields_at(location: tuple[int | str, ...]) -> Iterator[str]:
             deeper = [TASK_KINDS[str(part)]]
         classes = deeper or classes
     for cls in classes:
-        yield from cls.model_fields
+        yield from (field.alias or name for name, field in cls.model_fields.items())
 
 
 def _classes(field: Any) -> Iterator[type[BaseModel]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from corewood.errors import nearest
 from corewood.spec.base import Seeds, Sparsity, Spec, as_list, none_or_list
@@ -15,12 +15,24 @@ USUAL_ROUNDS = 7  # rounds of exchanges that such searches take, and about how m
 ROUND_WORK = 400
 Prunes = Literal["both", "heads", "mlps"]
 Way = Literal["l0", "importance", "magnitude"]  # those that others can be like
+CORE = "core"  # as a unit: all heads that the L0 masks of `prune` have in common
 
 
 def number_or_auto(steps: int | str) -> int | str:
     if steps != "auto" and (isinstance(steps, str) or steps < 1):
         raise ValueError(f"give a number of steps, 1 or more, or auto, not {steps}")
     return steps
+
+
+def unit_list(value: object) -> object:
+    """'L2.H5 + L3.H7', or a list."""
+    given = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    if not all(isinstance(text, str) for text in given):
+        return value
+    return list(dict.fromkeys(part.strip() for part in " + ".join(map(str, given)).split("+") if given))
+
+
+UnitList = Annotated[tuple[str, ...], BeforeValidator(unit_list)]
 
 
 class L0(Spec):
@@ -158,6 +170,28 @@ class Searches(Spec):
         return L0(sparsity=sparsity, path=path, **{**preset, **self.settings})
 
 
+class Competing(Searches):
+    """L0 searches and, beside them, searches with the same sizes and seeds that leave units out or hold them."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    without: UnitList = Field(
+        (), description="search again without these units: core (the heads that all plain masks keep), or names such as L2.H5"
+    )
+    with_units: UnitList = Field((), alias="with", description="search again with these units held open")
+
+    @model_validator(mode="after")
+    def _core(self) -> Self:
+        if CORE in (*self.without, *self.with_units) and not self.several:
+            raise ValueError("core: is what several masks have in common; ask for two seeds or more, or name units")
+        return self
+
+    @property
+    def several(self) -> bool:
+        """Whether there are masks that do not hold each other."""
+        return len(self.seeds) * (1 if self.path else len(self.sparsity)) > 1
+
+
 class Importance(Spec):
     """Importance pruning of heads and MLPs: those go first whose gates the loss depends on least (LT, section 3.3)."""
 
@@ -216,6 +250,12 @@ class Random(Spec):
     draws: int = Field(1, ge=1, description="of each mask")
 
 
+class CoreAlone(Spec):
+    """The heads that all L0 masks keep, alone with all MLPs; and with random others, as many as each L0 mask has."""
+
+    draws: int = Field(3, ge=0, description="of random others, for each L0 mask")
+
+
 class Given(Spec):
     """Masks from files: npy, json, safetensors, as `corewood agree` reads them."""
 
@@ -225,11 +265,20 @@ class Given(Spec):
 class Prune(Spec):
     """Which subnetworks to look for. A way that is wanted with two settings is given as a list."""
 
-    l0: Searches | None = None
+    l0: Competing | None = None
     importance: Annotated[tuple[Importance, ...], BeforeValidator(none_or_list)] = ()
     magnitude: Annotated[tuple[Magnitude, ...], BeforeValidator(none_or_list)] = ()
     random: Annotated[tuple[Random, ...], BeforeValidator(none_or_list)] = ()
+    core: CoreAlone | None = None
     given: Given | None = None
+
+    @model_validator(mode="after")
+    def _core(self) -> Self:
+        if self.core is not None and self.l0 is None:
+            raise ValueError("core: is what the masks of l0 have in common; add prune.l0")
+        if self.core is not None and self.l0 is not None and not self.l0.several:
+            raise ValueError("core: is what several masks have in common; ask for two seeds of l0 or more")
+        return self
 
     @model_validator(mode="after")
     def _like(self) -> Self:

@@ -43,6 +43,8 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
             kept_units(len(found.units), sparsity, f"{key}.sparsity")
+    if spec.prune.l0 is not None:
+        ways.l0.check_pinned(spec.prune.l0, found.units)
     masks = ways.given.read(spec, found, base)
     plan = Plan(spec=spec, base=base, checkpoint=found)
     plan.tasks.update((name, plan_task(plan, name)) for name in spec.every_task)

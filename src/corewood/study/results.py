@@ -19,7 +19,7 @@ from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
 from corewood.study.job import Job, Kind
 from corewood.study.models import CHALLENGE, IN_DOMAIN, TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan
-from corewood.study.subnetwork import FACTS, FULL, GRID, IMPORTANCE, L0, PRUNE, RANDOM, RETRAINED, Subnetwork
+from corewood.study.subnetwork import BY_L0, BY_LOT, FACTS, FULL, GRID, IMPORTANCE, PRUNE, RETRAINED, Subnetwork
 
 T = TypeVar("T")
 Tables = dict[str, pd.DataFrame]
@@ -156,7 +156,7 @@ class Results:
         made = []
         for key, model in self.plan.models.items():
             mine = [r for r in self.rows if r.model == key]
-            found = [r for r in mine if r.question in (PRUNE, GRID) and r.way != RANDOM and not r.of_weights]
+            found = [r for r in mine if r.question in (PRUNE, GRID) and r.way not in BY_LOT and not r.of_weights]
             for way in dict.fromkeys(r.way for r in found):
                 group = Group(self, model, way, mine)
                 if way != IMPORTANCE or group.grid or len(self.plan.models) == 1:
@@ -219,7 +219,7 @@ class Group:
 
     def of_searches(self, fact: str) -> pd.Series:
         """What each search says of itself; empty where a way does not search."""
-        said = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way == L0}
+        said = {r.name: self.results.entry(r.masks).meta[fact][r.place] for r in self.found if self.way in BY_L0}
         return pd.Series(said, dtype=object)
 
     @cached_property
@@ -240,7 +240,7 @@ class Group:
     @cached_property
     def comparable(self) -> pd.Series:
         """Whether the search of each subnetwork ended as well as the best of its size."""
-        return comparable(self.held, self.targets) if self.way == L0 else pd.Series(True, self.targets.index)
+        return comparable(self.held, self.targets) if self.way in BY_L0 else pd.Series(True, self.targets.index)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
@@ -261,7 +261,7 @@ class Group:
 
 def searched(row: Subnetwork) -> bool:
     """Whether a way found its units itself."""
-    return row.question == PRUNE and row.way not in (FULL, RANDOM) and not row.of_weights
+    return row.question == PRUNE and row.way not in (FULL, *BY_LOT) and not row.of_weights
 
 
 def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:

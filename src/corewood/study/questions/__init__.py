@@ -3,7 +3,9 @@
 from corewood.study.questions import (
     ablations,
     attention,
+    competing,
     core,
+    core_alone,
     dynamics,
     effective_size,
     overlaps,
@@ -18,5 +20,5 @@ from corewood.study.questions import (
 )
 
 WORKING = (effective_size, ablations, attention, tickets, patterns)  # in the order of planning
-READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared)
+READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared, competing, core_alone)
 QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))

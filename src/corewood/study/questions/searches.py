@@ -6,19 +6,19 @@ import pandas as pd
 
 from corewood.analyse.generalisation import convergence
 from corewood.study.results import Group, Question, Results, stack
-from corewood.study.subnetwork import IMPORTANCE, L0, MAGNITUDE, PRUNE
+from corewood.study.subnetwork import BY_L0, IMPORTANCE, MAGNITUDE, PRUNE
 
 
 def convergence_table(group: Group) -> pd.DataFrame | None:
     """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
-    judged = group.way == L0 and group.judged
+    judged = group.way in BY_L0 and group.judged
     return convergence(group.accuracy, group.held, group.targets, group.ended) if judged else None
 
 
 def trajectories_table(group: Group) -> pd.DataFrame | None:
     """One per search: a path's stands under the name of its last mask."""
     tables = []
-    for row in group.found if group.way == L0 else ():
+    for row in group.found if group.way in BY_L0 else ():
         assert row.masks is not None
         if row.place < len(row.masks.params["settings"]["path"]):
             continue

@@ -6,13 +6,13 @@ import pandas as pd
 
 from corewood.analyse.differences import variance_components
 from corewood.study.results import Question, Results
-from corewood.study.subnetwork import FULL, PRUNE, PRUNED, RANDOM
+from corewood.study.subnetwork import BY_LOT, FULL, PRUNE, PRUNED
 
 
 def tunings_table(results: Results) -> pd.DataFrame | None:
     """Per way, size and case: how much of the variance of accuracy lies between fine-tunings, and how much within them."""
     table = results.scores
-    rows = table[(table["question"] == PRUNE) & (table["state"] == PRUNED) & (table["way"] != RANDOM)]
+    rows = table[(table["question"] == PRUNE) & (table["state"] == PRUNED) & ~table["way"].isin(BY_LOT)]
     full = table[table["way"] == FULL]
     last = full[full["checkpoint"] == full.groupby(["task", "tuning"])["checkpoint"].transform("max")]
     found = []

@@ -35,12 +35,13 @@ def ways_table(results: Results) -> pd.DataFrame | None:
     planned = [r for r in planned if modes.setdefault(r.way, r.prune) == r.prune]  # of several modes of a way, the first
     for name, target in dict.fromkeys((r.task, r.target) for r in planned):
         task = results.plan.tasks[name]
-        mine = [r for r in planned if (r.task, r.target) == (name, target)]
-        ways = list(dict.fromkeys(r.way for r in mine))
+        there = [r for r in results.rows if r in planned and (r.task, r.target) == (name, target)]
+        ways = list(dict.fromkeys(r.way for r in there))
+        mine = [r for r in planned if (r.task, r.target) == (name, target) and r.way in ways]
         if len(ways) < 2 or task.regression:
             continue
         base = L0 if L0 in ways else ways[0]
-        here = complete(mine, [r for r in results.rows if r in mine], base)
+        here = complete(mine, there, base)
         models = [key for key in results.plan.models if key[0] == name and results.full(key) is not None]
         tunings = [tuning for _, tuning in models if any(r.tuning == tuning for r in here)]
         for dataset in task.datasets if tunings else ():

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import save_file
 
-from corewood.prune.l0 import Found, State, best_of_starts, l0_search
+from corewood.evaluate.predict import unit_set
+from corewood.prune.l0 import Found, State, best_of_starts, l0_search, pins
+from corewood.spec import CORE, Competing, Searches
 from corewood.spec import L0 as Settings
-from corewood.spec import Searches
-from corewood.study.entries import read_reference, write_masks
+from corewood.study.entries import read_masks, read_reference, write_masks
 from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
-from corewood.study.subnetwork import GRID, L0, PRUNE, Subnetwork
+from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
+from corewood.study.ways import core
 
+KEY = {WITHOUT: "without", WITH: "with"}  # of prune.l0, and of the job's parameters
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 
 
@@ -24,29 +29,68 @@ def plan(model: ModelPlan) -> list[Subnetwork]:
     return [] if wanted is None or model.task.regression else searched(model, wanted, model.last)
 
 
-def searched(model: ModelPlan, wanted: Searches, step: int, question: str = PRUNE) -> list[Subnetwork]:
-    """One row per mask; those of the grid that looks for effective sizes have names of their own."""
+def competing(model: ModelPlan, plain: Sequence[Subnetwork]) -> list[Subnetwork]:
+    """The same searches again, without units that the study names, and with some."""
+    wanted = model.spec.prune.l0
+    asked = {WITHOUT: wanted.without, WITH: wanted.with_units} if wanted is not None and plain else {}
+    return [
+        row
+        for way, units in asked.items()
+        if wanted is not None and units
+        for row in searched(model, wanted, model.last, way=way, units=units, plain=plain)
+    ]
+
+
+def check_pinned(wanted: Competing, names: Sequence[str]) -> None:
+    """The units that a study names must be there, and every size must leave room for them."""
+    for way, units in ((WITHOUT, wanted.without), (WITH, wanted.with_units)):
+        named = unit_set([unit for unit in units if unit != CORE], names, f"prune.l0.{KEY[way]}")
+        for settings in wanted.runs():
+            pinned(way, named, names, settings)
+
+
+def pinned(way: str, units: Collection[str], names: Sequence[str], settings: Settings) -> np.ndarray:
+    closed, held = (units, ()) if way == WITHOUT else ((), units)
+    return pins(names, closed, held, settings, "prune.l0.")
+
+
+def searched(
+    model: ModelPlan,
+    wanted: Searches,
+    step: int,
+    question: str = PRUNE,
+    way: str = L0,
+    units: Sequence[str] = (),
+    plain: Sequence[Subnetwork] = (),
+) -> list[Subnetwork]:
+    """One row per mask; those of the grid that looks for effective sizes have names of their own.
+
+    `units` are those that a `way` without or with them leaves out or holds; `plain` are the searches whose core they may be.
+    """
     early = f"@{step}" if step != model.last else ""
     grid = "grid " if question == GRID else ""
     stand_in = model.spec.ablate
+    own = {KEY[way]: [unit for unit in units if unit != CORE]} if units else {}
+    shared = {"core": core.shared(model, plain)} if CORE in units else {}
+    apart = f" {KEY[way]} {' + '.join(units) if len(units) < 4 else f'{len(units)} units'}" if units else ""
     jobs = []
     for settings, seed in product(wanted.runs(), wanted.seeds):
         size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
-        title = f"{grid}search {size} % seed {seed}{early}"
-        params = {"settings": settings.params(), "seed": seed, "ablate": stand_in}
-        inputs = {"reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled]}
+        title = f"{grid}search {size} % seed {seed}{apart}{early}"
+        params = {"settings": settings.params(), "seed": seed, "ablate": stand_in, **own}
+        inputs = {"reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled], **shared}
         jobs.append((settings, seed, model.job_at(step, SEARCH, title, params, inputs, settings.work)))
     rows = []
     for settings, seed, job in jobs:
         nested, count = len(settings.targets) > 1, len(settings.targets)
-        kind = "path" if nested else L0
+        kind = ("path" if nested else L0) + (f"-{KEY[way]}" if units else "")
         who = f"{kind}-{100 * settings.sparsity:g}-s{seed}{early}"
         predictions = model.predict(step, grid + who, job, stand_in, count)
         others = [other for other in model.spec.ablate_beside if question == PRUNE and other != stand_in]
         beside = {other: model.predict(step, f"{who} with {other}", job, other, count) for other in others}
         for place, target in enumerate(settings.targets):
             name = f"{grid.replace(' ', '-')}{kind}-{100 * target:g}-s{seed}{early}"
-            facts: dict[str, Any] = {"name": name, "way": L0, "question": question, "checkpoint": step}
+            facts: dict[str, Any] = {"name": name, "way": way, "question": question, "checkpoint": step}
             facts |= {"target": target, "nested": nested, "seed": seed, "masks": job, "place": place, "stand_in": stand_in}
             rows.append(model.row(**facts, predictions=predictions, beside=beside))
     return rows
@@ -56,6 +100,7 @@ def do_search(work: Work) -> dict[str, Any]:
     params, settings = work.job.params, Settings(**work.job.params["settings"])
     chosen, shared = read_reference(work.input("reference"))
     texts, model = work.encoded().take(chosen), work.model()
+    kept = pinned_units(work, model.units.names, settings)
     saved_at = time.monotonic()
 
     def from_start(start: int, seed: int) -> Found:
@@ -72,7 +117,7 @@ def do_search(work: Work) -> dict[str, Any]:
         def progress(done: int, total: int) -> None:
             work.progress(start * total + done, settings.starts * total)
 
-        found = l0_search(model, texts, shared, settings, seed, params["ablate"], progress, last, save)
+        found = l0_search(model, texts, shared, settings, seed, params["ablate"], progress, last, save, kept)
         if last is not None and settings.starts > 1:  # the next start may be stopped; this one is not run again
             last.save(scratch)
         return found
@@ -82,6 +127,15 @@ def do_search(work: Work) -> dict[str, Any]:
     save_file({"log_alpha": found.log_alpha}, work.folder / "log_alpha.safetensors")
     found.trajectory.to_parquet(work.folder / "trajectory.parquet", index=False)
     return {"units": [len(mask) for mask in found.masks], "held": list(found.held), "ended": list(found.ended)}
+
+
+def pinned_units(work: Work, names: Sequence[str], settings: Settings) -> np.ndarray | None:
+    """What the job leaves out or holds; the heads of the core are known by now."""
+    for way, key in KEY.items():
+        if key in work.job.params:
+            heads = [name for name in read_masks(work.input("core"))[0] if ".H" in name] if "core" in work.job.inputs else []
+            return pinned(way, {*work.job.params[key], *heads}, names, settings)
+    return None
 
 
 SEARCH = Kind("search", 4, "search subnetworks", "search", 1.0, do_search)
