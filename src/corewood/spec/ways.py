@@ -153,8 +153,8 @@ class Searches(Spec):
         try:
             self.runs()
         except ValidationError as problem:
-            said = [(".".join(map(str, ("settings", *e["loc"]))), e["msg"].removeprefix("Value error, ")) for e in problem.errors()]
-            wrong = [f"{key}: {message}" for key, message in dict.fromkeys(said)]
+            said = [(".".join(map(str, ("settings", *e["loc"]))), e["msg"]) for e in problem.errors()]
+            wrong = [f"{key}: {message.removeprefix('Value error, ')}" for key, message in said]
             raise ValueError("; ".join(wrong)) from None
         return self
 
