@@ -25,6 +25,7 @@ from corewood.report import (
     patterns,
     searches,
     spread,
+    standing,
     survivors,
     tickets,
     tunings,
@@ -50,6 +51,7 @@ QUESTIONS = (
     attention,
     patterns,
     searches,
+    standing,
 )
 HEADLINES = (spread, tickets, ways_compared)
 
