@@ -363,7 +363,7 @@ def test_a_failed_job_is_a_hole_with_a_reason(
     assert small.holes(found)["l0-70-s1 on cases"] == "needs search 70 % seed 1"
     assert set(found.tables["scores"]["subnetwork"]) == {"full", "majority", "l0-40-s0", "l0-40-s1", "l0-70-s0"}
     page = (found.report / "report.html").read_text()
-    assert "3 jobs have no result" in page
+    assert "4 jobs have no result" in page
     assert reason in page
     states = state_of(found.plan, Store(tmp_path / "store"))
     job = next(j for j in found.plan.jobs.values() if j.title == "search 70 % seed 1")
