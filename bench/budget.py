@@ -1,12 +1,20 @@
-"""How long must a search be? KL of the final mask on texts it has not seen, against the examples it has.
+"""How long must a search be, and where does its mask stand? KL of masks on texts that no search has seen.
 
-    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--fixed 32,64,200,400,1600] [--auto 1,2]
-        [--starts 2]
+    .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--auto 1] [--starts 2]
+        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance]
 
-Fixed searches have so many gradient steps of 32 examples and give their last mask; auto searches end by themselves, those of a
-path give both sizes, those from several starts the best of them. Three columns of KL: texts held out of the search (as in the
-report), other training texts, and new texts, which the model was not trained on. The model is the demo's; with --data
-(mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not done again.
+| row | is |
+|---|---|
+| auto | a search that ends by itself; along a path, both sizes of one; from several starts, the best of them |
+| 200 steps | a search of so many gradient steps of 32 examples; its last mask |
+| paper x 0.1 | `preset: paper` with a tenth of its steps and warm-up: its own final rule, whose sizes differ |
+| paper x 0.1, exact size | the same search; as many units of the largest log_alpha as the others keep |
+| importance | by gold labels, on the texts of the searches: as many heads and as many MLPs as `auto` of that seed keeps |
+| random | as many heads and as many MLPs as `auto` of seed 0 keeps, drawn |
+
+Three columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was
+not trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What
+is done is kept in FOLDER and not done again; several of these may run at once on other rows.
 """
 
 from __future__ import annotations
@@ -14,8 +22,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +33,19 @@ import numpy as np
 import pandas as pd
 import torch
 
-from corewood.data.encode import Encoded, encode
+from corewood.data.encode import encode
+from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
 from corewood.data.read import read_split
-from corewood.evaluate.metrics import kl
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.reference import no_progress
-from corewood.prune.l0 import best_of_starts, l0_search
-from corewood.spec import L0, SourceSpec, parse_study
+from corewood.prune.exchange import Texts
+from corewood.prune.importance import importance_search
+from corewood.prune.l0 import best_of_starts, final_mask, held_out, l0_search
+from corewood.prune.tickets import RANDOM, unit_ticket
+from corewood.spec import L0, Importance, SourceSpec, parse_study
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
 from corewood.study.job import execute
@@ -41,6 +54,8 @@ from corewood.study.run import store_data
 
 SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
+KLS = ("held out", "training texts", "new texts")
+Row = dict[str, Any]
 MNLI = """
 name: mnli
 model: {{checkpoint: minilm, max_length: 64}}
@@ -75,106 +90,166 @@ class Bench:
         rows, self.reference = read_reference(store.get("reference", reference_job.key))
         texts = read_encoded(store.get("encode", texts_job.key))
         self.sample = texts.take(rows)
+        self.gold = gold_classes(self.model.labels, model.task.splits["train"])[rows]
         other = np.setdiff1d(np.arange(len(texts)), rows)[:NEW]
         new = overlap(seed=123, train=10, validation=NEW, per_case=1, counter=0.06).validation
         if data is not None:
             new, _ = read_split("dev", SourceSpec(path=str(data / "mnli/dev_matched.jsonl"), layout="mnli", limit=NEW))
-        self.sets: dict[str, tuple[Encoded, np.ndarray]] = {}
+        means, held = self.reference.means, held_out(len(rows))[1]
+        self.sets = {"held out": Texts(self.model, self.sample, self.reference.logits, means, "mean").take(held)}
         for what, examples in (
             ("training texts", texts.take(other)),
             ("new texts", encode(new, self.model.tokenizer, self.model.max_length)),
         ):
-            self.sets[what] = examples, logits_of(self.model, self.model.units.full(), examples)
+            full = logits_of(self.model, self.model.units.full(), examples)
+            self.sets[what] = Texts(self.model, examples, full, means, "mean")
 
-    def judge(self, mask: Mask) -> dict[str, float]:
-        means = self.reference.means
-        return {
-            name: float(kl(full, logits_of(self.model, mask, examples, "mean", means)).mean())
-            for name, (examples, full) in self.sets.items()
+    def row(self, mask: Mask, **cost: Any) -> Row:
+        kls = {what: float(texts.kl_of(mask).mean()) for what, texts in self.sets.items()}
+        return {**cost, **kls, "mask": mask.vector.astype(int).tolist()}
+
+    def search(self, settings: L0, seed: int) -> Iterator[Row]:
+        """A row per size; what a path cost stands in each of its rows. Of the released rule, also the mask of exact size."""
+        start = time.process_time()
+        found = best_of_starts(
+            lambda _start, own: l0_search(self.model, self.sample, self.reference, settings, own), settings, seed
+        )
+        seconds = round(time.process_time() - start, 1)
+        gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
+        forward = int(found.trajectory["examples"].max()) - gradient
+        cost = {
+            "examples": gradient,
+            "rounds": int((found.trajectory["round"] > 0).sum()),
+            "forward": forward,
+            "seconds": seconds,
         }
+        for sparsity, mask in zip(settings.targets, found.masks, strict=True):
+            yield {"sparsity": sparsity, **self.row(mask, **cost)}
+        if settings.final == "released":
+            exact = final_mask(found.log_alpha, self.model.units, settings.model_copy(update={"final": "top"}))
+            yield {"sparsity": settings.sparsity, "rule": "exact size", **self.row(exact, **cost)}
+
+    def importance(self, like: Mask) -> Iterator[Row]:
+        start = time.process_time()
+        texts, size = held_out(len(self.sample))[0], (int(like.heads.sum()), int(like.mlps.sum()))
+        examples, settings, means = self.sample.take(texts), Importance(ablate="mean"), self.reference.means
+        found = importance_search(self.model, examples, self.gold[texts], lambda _: np.nan, settings, size=size, means=means)
+        rounds, seconds = len(found.rounds) - 1, round(time.process_time() - start, 1)
+        yield self.row(found.mask, examples=rounds * len(texts), rounds=rounds, forward=0, seconds=seconds)
+
+    def random(self, like: Mask, draw: int) -> Iterator[Row]:
+        yield self.row(unit_ticket(like, RANDOM, draw, [0]), examples=0, rounds=0, forward=0, seconds=0.0)
 
 
-def one(bench: Bench, settings: L0, seed: int) -> list[dict[str, Any]]:
-    """A row per size; what a path cost stands in each of its rows."""
-    start = time.process_time()
-    found = best_of_starts(
-        lambda _start, own: l0_search(bench.model, bench.sample, bench.reference, settings, own), settings, seed
-    )
-    seconds = time.process_time() - start
-    gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
-    cost = {
-        "examples": gradient,
-        "rounds": int((found.trajectory["round"] > 0).sum()),
-        "forward": int(found.trajectory["examples"].max()) - gradient,
-        "seconds": round(seconds, 1),
-    }
-    return [
-        {"sparsity": sparsity, **cost, "held out": held, **bench.judge(mask), "mask": mask.vector.astype(int).tolist()}
-        for sparsity, mask, held in zip(settings.targets, found.masks, found.held, strict=True)
-    ]
+def of_paper(sparsity: float, share: float) -> L0:
+    """The released code's search with a share of its steps and warm-up; its ramp is a share of the steps already."""
+    whole = L0.paper(sparsity)
+    steps, warmup = (max(1, round(share * int(count))) for count in (whole.steps, whole.warmup))
+    return whole.model_copy(update={"steps": steps, "warmup": warmup})
 
 
-def summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def summary(rows: list[Row]) -> pd.DataFrame:
     """One row per size and kind of search: the lowest and highest KL over seeds, and how far masks agree."""
     table = pd.DataFrame(rows)
     found = []
     for (sparsity, how), part in table.groupby(["sparsity", "search"], sort=False):
         masks = [np.array(m, bool) for m in part["mask"]]
         jaccard = [float((a & b).sum() / (a | b).sum()) for a, b in combinations(masks, 2)]
-        kept = masks[0].mean()
-        spans = {c: f"{part[c].min():.4f} to {part[c].max():.4f}" for c in ("held out", "training texts", "new texts")}
+        sizes, kept = [int(mask.sum()) for mask in masks], np.mean(masks)
+        spans = {c: f"{part[c].min():.4f} to {part[c].max():.4f}" for c in KLS}
         found.append(
-            {"removed": sparsity, "search": how, "gradient examples": int(part["examples"].mean()),
-             "forward": int(part["forward"].mean()), "seconds": round(part["seconds"].mean()), **spans,
+            {"removed": sparsity, "search": how, "masks": len(part),
+             "units": " to ".join(map(str, dict.fromkeys((min(sizes), max(sizes))))),
+             "gradient examples": int(part["examples"].mean()), "forward": int(part["forward"].mean()),
+             "seconds": round(part["seconds"].mean()), **spans, "median": round(part["new texts"].median(), 4),
              "Jaccard": round(float(np.mean(jaccard)), 2) if jaccard else np.nan, "chance": round(kept / (2 - kept), 2)}
         )  # fmt: skip
     return pd.DataFrame(found)
+
+
+class Kept:
+    """Rows in a file, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self) -> list[Row]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+
+    def has(self, **facts: Any) -> Row | None:
+        return next((row for row in self.rows() if facts.items() <= row.items()), None)
+
+    def make(self, how: str, sparsity: float, seed: int, work: Callable[[], Iterator[Row]]) -> None:
+        """Unless it is there already."""
+        if self.has(search=how, sparsity=sparsity, seed=seed):
+            return
+        made = []
+        for row in work():
+            rule = row.pop("rule", "")
+            made.append({"search": f"{how}, {rule}" if rule else how, "seed": seed, "sparsity": sparsity, **row})
+        with self.path.open("a") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in made))
+
+
+def searches(given: argparse.Namespace) -> Iterator[tuple[str, L0]]:
+    def numbers(text: str) -> list[str]:
+        return [number for number in text.split(",") if number]
+
+    for factor in numbers(given.auto):
+        how, budget = ("auto" if factor == "1" else f"auto x {factor}"), float(factor)
+        yield from ((how, L0(sparsity=size, budget=budget)) for size in SIZES)
+        yield f"{how}, path", L0(sparsity=SIZES[-1], path=SIZES[:-1], budget=budget)
+    for starts in numbers(given.starts):
+        yield from ((f"auto, {starts} starts", L0(sparsity=size, starts=int(starts))) for size in SIZES)
+    for steps in numbers(given.fixed):
+        yield from ((f"{steps} steps", L0(sparsity=size, steps=int(steps))) for size in SIZES)
+    for share in numbers(given.paper):
+        yield from ((f"paper x {share}", of_paper(size, float(share))) for size in SIZES)
+
+
+def beside(bench: Bench, kept: Kept, given: argparse.Namespace) -> None:
+    """What is as large as the masks of auto searches: those must be there."""
+    for size in SIZES:
+        for seed in range(given.seeds):
+            like = kept.has(search=given.like, sparsity=size, seed=seed)
+            if like is None:
+                print(f"no {given.like} of seed {seed} with {100 * size:g} % removed: nothing is put beside it")
+                continue
+            mask = bench.model.units.from_vector(np.array(like["mask"]))
+            if given.importance:
+                kept.make("importance", size, seed, partial(bench.importance, mask))
+            for draw in range(given.random if seed == 0 else 0):
+                kept.make("random", size, draw, partial(bench.random, mask, draw))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--tasks", default="generated,MNLI", help="those of which the data are there")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--fixed", default="32,64,200,400,1600")
-    parser.add_argument("--auto", default="1,2", help="factors on the budget of an auto search")
+    parser.add_argument("--auto", default="1", help="auto searches: factors on their budget, at most 1")
     parser.add_argument("--starts", default="2", help="auto searches from so many starts")
+    parser.add_argument("--fixed", default="32,64,200,400,1600", help="searches of so many steps")
+    parser.add_argument("--paper", default="0.1", help="the paper's preset with such a share of its steps")
+    parser.add_argument("--random", type=int, default=20, help="so many random masks of each size")
+    parser.add_argument("--importance", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--like", default="auto", help="the search whose sizes importance pruning and random masks have")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
     studies = {"generated": files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")}
     if given.data is not None:
         studies["MNLI"] = MNLI.format(data=given.data.resolve())
-    for name, study in studies.items():
-        kept = given.store / f"{name}.jsonl"
-        rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-        bench = Bench(name, study, given.store, given.data if name == "MNLI" else None)
-        searches: list[tuple[str, dict[str, Any]]] = []
-        for factor in filter(None, given.auto.split(",")):
-            how = "auto" if factor == "1" else f"auto x {factor}"
-            searches += [(how, dict(sparsity=size, budget=float(factor))) for size in SIZES]
-            searches.append((f"{how}, path", dict(sparsity=SIZES[-1], path=SIZES[:-1], budget=float(factor))))
-        searches += [
-            (f"auto, {starts} starts", dict(sparsity=size, starts=int(starts)))
-            for starts in given.starts.split(",")
-            if starts
-            for size in SIZES
-        ]
-        searches += [
-            (f"{steps} steps", dict(sparsity=size, steps=int(steps)))
-            for steps in given.fixed.split(",")
-            if steps
-            for size in SIZES
-        ]
-        for (how, settings), seed in product(searches, range(given.seeds)):
-            what = {"search": how, "seed": seed}
-            if any((what | {"sparsity": settings["sparsity"]}).items() <= row.items() for row in rows):
-                continue
-            made = [what | row for row in one(bench, L0(**settings), seed)]
-            rows += made
-            with kept.open("a") as file:
-                file.write("".join(json.dumps(row) + "\n" for row in made))
-        print(f"\n{name}, KL in nats, lowest to highest over {given.seeds} seeds")
-        print(summary(rows).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
+    for name in [name for name in studies if name in given.tasks.split(",")]:
+        kept = Kept(given.store / f"{name}.jsonl")
+        bench = Bench(name, studies[name], given.store, given.data if name == "MNLI" else None)
+        for how, settings in searches(given):
+            for seed in range(given.seeds):
+                kept.make(how, settings.sparsity, seed, partial(bench.search, settings, seed))
+        if given.importance or given.random:
+            beside(bench, kept, given)
+        print(f"\n{name}, KL in nats, lowest to highest over seeds")
+        print(summary(kept.rows()).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
 
 
 if __name__ == "__main__":

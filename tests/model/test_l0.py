@@ -446,23 +446,45 @@ def test_the_papers_grid_of_thresholds_comes_closest_to_the_size(seed: int, spar
     assert abs(len(final_mask(log_alpha, units, settings)) - (1 - sparsity) * 28) == pytest.approx(min(off))
 
 
-def test_more_starts_are_never_worse_and_the_first_is_the_seed_itself() -> None:
-    model, _ = small()
+@pytest.mark.parametrize("path", [(), (0.3,)])
+def test_more_starts_are_never_worse_and_the_first_is_the_seed_itself(path: tuple[float, ...]) -> None:
+    model = tiny.model(num_hidden_layers=3, num_attention_heads=8, hidden_size=64)
     sample = encode(TASK.validation, model.tokenizer, 64)
     shared = reference(model, sample)
-    settings = L0(sparsity=0.5, budget=0.1, batch=8, starts=3)
-    each: dict[int, float] = {}
+    settings = L0(sparsity=0.5, path=path, budget=0.1, rounds=1, batch=8)  # too short to end at one mask from every start
+    each: dict[int, Found] = {}  # by seed, in the order of starting
 
     def from_start(start: int, seed: int) -> Found:
-        found = l0_search(model, sample, shared, settings, seed)
-        each[seed] = found.held[0]
-        return found
+        each.setdefault(seed, l0_search(model, sample, shared, settings, seed))
+        return each[seed]
 
-    best = best_of_starts(from_start, settings, 5)
+    sums, asked = [], []
+    for starts in (1, 2, 4):
+        best = best_of_starts(from_start, settings.model_copy(update={"starts": starts}), 5)
+        sums.append(sum(best.held))
+        asked.append(len(each))
+        assert sums[-1] == min(sum(found.held) for found in each.values())
+        assert best.masks[-1] <= best.masks[0]  # along a path all from one start
     assert next(iter(each)) == 5
-    assert len(each) == 3
-    assert best.held[0] == min(each.values())
-    assert best_of_starts(from_start, settings.model_copy(update={"starts": 1}), 5).held[0] == each[5]
+    assert asked == [1, 2, 4]  # more starts are those of before, and others
+    assert sums == sorted(sums, reverse=True)
+    assert sums[-1] < sums[0]
+
+
+def test_progress_counts_what_a_plan_does() -> None:
+    """A plan's work, of any number of starts, is what progress counts up to; a search may end before."""
+    model, _ = small()
+    sample = encode(TASK.validation, model.tokenizer, 64)
+    settings = L0(sparsity=0.5, path=(0.3,), budget=0.1, batch=8, starts=3)
+    assert settings.work == 3 * settings.model_copy(update={"starts": 1}).work == 3 * (6 * 8 + 2 * 2 * 40)
+    told: list[tuple[int, int]] = []
+    l0_search(model, sample, reference(model, sample), settings, 0, progress=lambda *now: told.append(now))
+    assert {total for _, total in told} == {settings.work // 3}
+    done = [now for now, _ in told]
+    assert done == sorted(done)
+    assert done[:6] == [8, 16, 24, 32, 40, 48]
+    assert done[6] == 48 + 40  # a round of exchanges
+    assert done[-1] <= settings.work // 3
 
 
 def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:

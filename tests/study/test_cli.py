@@ -41,8 +41,8 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fo
 def test_a_run_says_what_it_does_and_where_the_report_is(study: Path) -> None:
     said = (study.parent / "first-run.txt").read_text()
     assert "validation (60 examples): 0 entailment, 1 non-entailment" in said
-    assert re.search(r"\[\s*\d+/23\] +search 40 % seed 0: done in", said)
-    assert "23 jobs in" in said
+    assert re.search(r"\[\s*\d+/27\] +search 40 % seed 0: done in", said)
+    assert "27 jobs in" in said
     assert "Report: small-report/report.html" in said
     report = study.parent / "small-report"
     assert {p.suffix for p in (report / "figures").iterdir()} == {".svg", ".pdf", ".png"}
@@ -62,15 +62,15 @@ def test_plan_counts_and_estimates_without_writing(
 ) -> None:
     code, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--store", "elsewhere")
     assert code == 0
-    assert "23 of 23 jobs to do: about" in said
+    assert "27 of 27 jobs to do: about" in said
     assert "milliseconds per example: fine-tune" in " ".join(said.split())
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--store", "elsewhere", "--no-measure")
-    assert said.rstrip().endswith("23 of 23 jobs to do.")
+    assert said.rstrip().endswith("27 of 27 jobs to do.")
     assert not (study.parent / "elsewhere").exists()
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml")
     assert "Everything is done" in said
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "prune.l0.seeds=3", "--jobs")
-    assert "6 of 29 jobs to do: about" in said
+    assert "8 of 35 jobs to do: about" in said
     assert "missing  search 70 % seed 2" in said
 
 
@@ -128,7 +128,7 @@ def test_failed_jobs_give_exit_code_1_and_show_in_plan(
     words = ["study.yaml", "--store", str(tmp_path / "store"), "--set", "fine_tune.learning_rate=1e38"]
     code, said = call(monkeypatch, capsys, study.parent, "run", *words, "--workers", "1", "--out", str(tmp_path / "out"))
     assert code == 1
-    assert "20 jobs have no result" in said
+    assert "24 jobs have no result" in said
     assert "fine-tune 30 steps: fine-tuning: the loss is not a number" in said
     _, said = call(monkeypatch, capsys, study.parent, "plan", *words)
     assert "fine-tune 30 steps: failed, fine-tuning: the loss is not a number" in said.replace("\n", " ")

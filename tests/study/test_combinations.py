@@ -11,16 +11,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import small
+import torch
 from safetensors.numpy import save_file
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 import corewood as cw
 from corewood.analyse.differences import variance_components
 from corewood.errors import InputError
+from corewood.model.gates import gated
 from corewood.model.mask import Mask
+from corewood.prune.l0 import held_out
+from corewood.spec import Ablation
 from corewood.store.store import Store
 from corewood.study.compare import compare
-from corewood.study.entries import read_masks
+from corewood.study.entries import read_masks, read_reference
 from corewood.study.plan import make_plan
 from corewood.study.results import Results
 from corewood.study.run import Outcome
@@ -217,6 +221,56 @@ def test_ways_beside_each_other_come_by_themselves(whole: Outcome) -> None:
     scores = whole.tables["scores"].query("question == 'prune' and target == 0.4 and dataset == 'cases' and case == 'all'")
     for way in ("l0", "importance"):
         assert table.loc[way, "value"] == pytest.approx(scores[scores["way"] == way].groupby("tuning")["value"].mean().mean())
+
+
+def held_out_kl(outcome: Outcome, tuning: int, mask: Mask, ablate: Ablation = "mean") -> float:
+    """By a plain loop, one text at a time: the full model with its gates open, then with those of the mask."""
+    results = results_of(outcome)
+    model_plan = outcome.plan.models["task", tuning]
+    tuned = results.entry(model_plan.tuned["fine_tune"])
+    model = cw.load(str(tuned.path("step-20")), tokenizer=str(tuned.path("tokenizer")))
+    chosen, shared = read_reference(results.entry(model_plan.reference(20)))
+    frame = model_plan.task.splits["train"].frame.iloc[chosen[held_out(len(chosen))[1]]]
+    values = []
+    with torch.inference_mode():
+        for one, two in zip(frame["first"], frame["second"], strict=True):
+            words = model.tokenizer(one, two, return_tensors="pt")
+            full = model.net(**words).logits[0].double().log_softmax(-1)
+            with gated(model, mask, ablate, shared.means):
+                pruned = model.net(**words).logits[0].double().log_softmax(-1)
+            values.append(float((full.exp() * (full - pruned)).sum()))
+    assert len(values) == 15  # a quarter of the sample
+    return float(np.mean(values))
+
+
+def test_searches_stand_beside_random_masks_of_their_exact_sizes(whole: Outcome) -> None:
+    results, table = results_of(whole), whole.tables["standing"].set_index(["tuning", "subnetwork"])
+    assert whole.tables["standing"]["way"].value_counts().to_dict() == {"random": 24, "l0": 12, "importance": 3}
+    searched = table[table["way"] == "l0"].reset_index().set_index(["tuning", "target", "seed"])
+    for _, row in table[table["way"] == "random"].reset_index().iterrows():
+        own = searched.loc[(row["tuning"], row["target"], row["seed"])]
+        assert (row["heads"], row["mlps"]) == (own["heads"], own["mlps"])
+    told = whole.tables["sizes"].query("way == 'l0' and question == 'prune' and tuning == 1").set_index("subnetwork")
+    assert table.loc[1][lambda t: t["way"] == "l0"]["held_kl"].to_dict() == told["held_kl"].to_dict()
+    for name in ("l0-60-s1", "random-60-s1-0", "random-60-s1-1"):  # those of prune.random are the same masks
+        (row,) = rows(whole, name=name, tuning=1)
+        assert table.loc[(1, name), "held_kl"] == pytest.approx(held_out_kl(whole, 1, results.mask(row)), rel=1e-3)
+
+
+def test_other_ways_stand_beside_searches_of_their_target(whole: Outcome) -> None:
+    (row,) = rows(whole, way="importance", question="prune", tuning=0)
+    found = whole.tables["standing"].query(f"tuning == 0 and subnetwork == '{row.name}'").iloc[0]
+    assert (found["target"], row.stand_in) == (0.4, "zero")  # a mask with its own stand-in, as in its scores
+    want = held_out_kl(whole, 0, results_of(whole).mask(row), "zero")
+    assert found["held_kl"] == pytest.approx(want, rel=1e-3)
+    assert "given" not in set(whole.tables["standing"]["way"])  # of other sizes
+
+
+def test_more_seeds_leave_what_stands_beside_searches_as_it_is(study: Path, whole: Outcome) -> None:
+    more = make_plan(small.spec_of(study, "prune.l0.seeds=3"), study.parent)
+    keys = [{job.key for _, job in plan.parts["standing"]} for plan in (whole.plan, more)]
+    assert keys[0] < keys[1]
+    assert len(keys[1] - keys[0]) == 3 * 2  # fine-tunings x sizes
 
 
 def test_two_tasks_with_challenge_sets_and_the_attention_of_super_survivors(tasks: Outcome) -> None:

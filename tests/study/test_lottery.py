@@ -28,11 +28,12 @@ from corewood.model.finetune import fine_tune
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.model.weights import encoder_weights
+from corewood.prune.l0 import held_out
 from corewood.spec import FineTune, parse_study, read_study
 from corewood.store.store import Store
 from corewood.study.cost import estimate
 from corewood.study.engines import Inline
-from corewood.study.entries import read_masks, read_weights
+from corewood.study.entries import read_masks, read_reference, read_weights
 from corewood.study.plan import Plan, make_plan
 from corewood.study.run import Outcome, asked, provenance, run, run_study
 from corewood.study.subnetwork import Subnetwork
@@ -165,6 +166,30 @@ def test_pruned_weights_are_the_model_with_weights_at_zero(whole: Outcome) -> No
         for name, weight in encoder_weights(model).items():
             weight *= torch.from_numpy(mask.kept(name))
     assert value(whole, row) == pytest.approx(metric_of(whole, "scores", logits_of(model, whole, "scores")), abs=1e-4)
+
+
+def test_pruned_weights_stand_beside_searches_on_the_same_texts(whole: Outcome) -> None:
+    row = row_of(whole, task="pairs", tuning=2, way="magnitude", target=0.4)
+    assert row.masks is not None
+    mask, model = read_weights(store_of(whole).get(row.masks.kind, row.masks.key)), tuned(whole, "pairs", 2)
+    plan = plan_of(whole).models["pairs", 2]
+    sampled = read_reference(store_of(whole).get("reference", plan.reference(24).key))[0]
+    held = sampled[held_out(len(sampled))[1]]
+    examples = encode(plan.task.splits["train"], model.tokenizer, model.max_length).take(held)
+
+    @torch.no_grad()
+    def logits() -> torch.Tensor:
+        one_by_one = [model.net(**examples.batch(np.array([i]))).logits for i in range(len(held))]
+        return torch.cat(one_by_one).double().log_softmax(-1)
+
+    full = logits()
+    with torch.no_grad():
+        for name, weight in encoder_weights(model).items():
+            weight *= torch.from_numpy(mask.kept(name))
+    want = float((full.exp() * (full - logits())).sum(-1).mean())
+    table = whole.tables["standing"].query("task == 'pairs' and tuning == 2").set_index("subnetwork")
+    assert table.loc[row.name, "held_kl"] == pytest.approx(want, rel=1e-3)
+    assert "scores" not in set(whole.tables["standing"]["task"])  # no searches where answers are numbers
 
 
 def test_retraining_is_training_the_model_without_the_units(whole: Outcome, study: Path, tmp_path: Path) -> None:

@@ -158,12 +158,12 @@ def test_a_second_run_computes_nothing(study: Path, whole: Outcome, copied: Path
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [
-        ("prune.l0.seeds=3", {"search": 2, "predict": 4}),
-        ("prune.l0.settings.steps=11", {"search": 4, "predict": 8}),
-        ("prune.l0.sparsity=[0.4, 0.5]", {"search": 2, "predict": 4}),
-        ("ablate=zero", {"search": 4, "predict": 8}),
-        ("sample=90", {"reference": 1, "search": 4, "predict": 8}),
-        ("fine_tune.checkpoints=[0, 20]", {"fine_tune": 1, "reference": 1, "search": 4, "predict": 14}),
+        ("prune.l0.seeds=3", {"search": 2, "yardstick": 2, "predict": 4}),
+        ("prune.l0.settings.steps=11", {"search": 4, "yardstick": 4, "predict": 8}),
+        ("prune.l0.sparsity=[0.4, 0.5]", {"search": 2, "yardstick": 2, "predict": 4}),
+        ("ablate=zero", {"search": 4, "yardstick": 4, "predict": 8}),
+        ("sample=90", {"reference": 1, "search": 4, "yardstick": 4, "predict": 8}),
+        ("fine_tune.checkpoints=[0, 20]", {"fine_tune": 1, "reference": 1, "search": 4, "yardstick": 4, "predict": 14}),
         ("title=Another title", {}),
         ("task.challenge.cases.limit=40", {"encode": 1, "predict": 7}),
     ],
@@ -363,7 +363,7 @@ def test_a_failed_job_is_a_hole_with_a_reason(
     assert small.holes(found)["l0-70-s1 on cases"] == "needs search 70 % seed 1"
     assert set(found.tables["scores"]["subnetwork"]) == {"full", "majority", "l0-40-s0", "l0-40-s1", "l0-70-s0"}
     page = (found.report / "report.html").read_text()
-    assert "3 jobs have no result" in page
+    assert "4 jobs have no result" in page
     assert reason in page
     states = state_of(found.plan, Store(tmp_path / "store"))
     job = next(j for j in found.plan.jobs.values() if j.title == "search 70 % seed 1")

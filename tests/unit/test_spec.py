@@ -6,6 +6,7 @@ import pytest
 
 from corewood.errors import InputError, StudyError
 from corewood.spec import L0, FineTune, GlueTask, Searches, StudySpec, kept_units, parse_study, read_study
+from corewood.store.store import digest
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -138,6 +139,21 @@ def test_search_settings_are_checked_by_name_and_value() -> None:
     with pytest.raises(ValueError, match="greater than or equal to 0"):
         Searches(sparsity=0.5, seeds=(-1,))
     assert Searches(sparsity=0.5, settings={"steps": 7}).runs()[0].steps == 7
+
+
+@pytest.mark.parametrize(("budget", "starts"), [(2, 2), (1.5, 2), (3.5, 4)])
+def test_more_than_a_whole_search_is_more_starts(budget: float, starts: int) -> None:
+    said = mistakes(GOOD + f"effective_size: {{sparsity: 0.5, settings: {{budget: {budget}}}}}\n")
+    assert "effective_size: settings.budget: is at most 1, a whole search" in said
+    assert f"write starts: {starts}" in said
+    assert "Value error" not in said
+    assert Searches(sparsity=0.5, settings={"budget": 1, "starts": starts}).runs()[0].starts == starts
+
+
+def test_keys_of_shorter_searches_are_what_they_were() -> None:
+    """Digests from before `budget` ended at 1: what a store has must be found again."""
+    assert digest(L0(sparsity=0.5).params()) == "2fbda410119aadf2f7fc2d901d921f8f"
+    assert digest(L0(sparsity=0.5, budget=0.5).params()) == "95df332371dcd34f336499b3b3dd4d45"
 
 
 def test_the_papers_budget() -> None:

@@ -171,13 +171,9 @@ def exchange_round(
 ) -> Exchanged:
     """One exchange, or none where no prediction comes true. Units of `locked` stay as they are."""
     units = texts.model.units
-    mask, known, seen = units.from_vector(state.vector), state.known.copy(), state.seen.copy()
-    worst = np.argsort(-known, kind="stable")
-    most = max(1, round(SCREEN * budget))
-    oldest = worst[most:][np.argsort(seen[worst[most:]], kind="stable")][:most]
-    again = np.r_[worst[:most], oldest] if state.round else worst  # all
-    known[again], seen[again] = texts.take(again).kl_of(mask), state.round
-    rows, weight = weighted(known, max(1, round(TOP * budget)), max(1, round(REST * budget)), rng)
+    mask = units.from_vector(state.vector)
+    again, after = screened(texts, mask, state, budget)
+    rows, weight = weighted(after.known, max(1, round(TOP * budget)), max(1, round(REST * budget)), rng)
     here = texts.take(rows)
     linear = linearise(here, mask)
     now = float((kl(here.full, linear.logits) * weight).sum())
@@ -186,24 +182,43 @@ def exchange_round(
         return replace(state, done=True)
     found = here.kl_near([units.from_vector(vector) for vector in tried], mask)  # (variant, example)
     value = (found * weight).sum(1)
+    after = replace(after, penalty=penalties(state, tried, predicted, value, now))
+    best, judged = int(value.argmin()), np.nan
+    if value[best] <= now - max(GAIN * now, LEAST):
+        judged = float((held.take(state.held_rows).kl_of(units.from_vector(tried[best])) * state.held_weights).sum())
+        known = after.known.copy()
+        known[rows] = found[best]
+        after = replace(after, known=known, vector=tried[best], failed=0)
+    else:
+        after = replace(after, failed=state.failed + 1)
+    if judged < state.best_held:
+        after = replace(after, best=after.vector, best_held=judged, stale=0)
+    else:
+        after = replace(after, stale=state.stale + 1)
+    row = {"kl": now, "examples": float(again + len(rows) * (1 + len(tried))), "held": judged}
+    return replace(after, rows=(*state.rows, row), done=after.stale >= PATIENCE or after.failed >= FAILURES)
+
+
+def screened(texts: Texts, mask: Mask, state: Exchanged, budget: float) -> tuple[int, Exchanged]:
+    """Run the mask on all texts in the first round; then on those of the largest KL, and those not run for longest. How many
+    were run, and what is known after it."""
+    worst = np.argsort(-state.known, kind="stable")
+    most = max(1, round(SCREEN * budget))
+    oldest = worst[most:][np.argsort(state.seen[worst[most:]], kind="stable")][:most]
+    again = np.r_[worst[:most], oldest] if state.round else worst
+    known, seen = state.known.copy(), state.seen.copy()
+    known[again], seen[again] = texts.take(again).kl_of(mask), state.round
+    return len(again), replace(state, known=known, seen=seen)
+
+
+def penalties(state: Exchanged, tried: np.ndarray, predicted: np.ndarray, value: np.ndarray, now: float) -> np.ndarray:
+    """(unit,): of a single exchange that turned out much worse than predicted, the unit that it closes is to blame."""
     penalty = state.penalty.copy()
     for vector, hoped, got in zip(tried, predicted, value, strict=True):
         closed = state.vector & ~vector
         if closed.sum() == 1 and got > hoped + now:
             penalty[closed] = np.maximum(penalty[closed], got - hoped)
-    best, judged = int(value.argmin()), np.nan
-    failed = state.failed + 1
-    if value[best] <= now - max(GAIN * now, LEAST):
-        known[rows], failed = found[best], 0
-        state = replace(state, vector=tried[best])
-        judged = float((held.take(state.held_rows).kl_of(units.from_vector(state.vector)) * state.held_weights).sum())
-    better = judged < state.best_held
-    if better:
-        state = replace(state, best=state.vector, best_held=judged)
-    stale = 0 if better else state.stale + 1
-    row = {"kl": now, "examples": float(len(again) + len(rows) * (1 + len(tried))), "held": judged}
-    state = replace(state, known=known, seen=seen, penalty=penalty, rows=(*state.rows, row))
-    return replace(state, stale=stale, failed=failed, done=stale >= PATIENCE or failed >= FAILURES)
+    return penalty
 
 
 def proposals(

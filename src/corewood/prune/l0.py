@@ -35,7 +35,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
 from corewood.prune.exchange import LOOK, Exchanged, Texts, chosen, exchange_round
-from corewood.spec import L0, USUAL_ROUNDS, Ablation, kept_units
+from corewood.spec import L0, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
 LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
@@ -49,7 +49,6 @@ TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a sea
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
 LOOK_EVERY = 256  # examples of gradient steps between two looks
-ROUND_STEPS = 12  # gradient steps that a round of exchanges counts as, for progress
 
 
 def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
@@ -245,14 +244,14 @@ def l0_search(
     texts = Texts(model, sample, reference.logits, reference.means, ablate)
     held = texts.take(kept)
     look = held.take(np.arange(min(LOOK, len(kept))))
-    total = settings.gradient_steps + ROUND_STEPS * min(USUAL_ROUNDS, settings.most_rounds) * len(settings.targets)
+    total = settings.work // settings.starts
     every = max(1, round(LOOK_EVERY / settings.batch))
     with frozen(model, settings.dropout):
         for batch in islice(shuffled(sample.lengths[learnt], settings.batch, seed), state.step, settings.gradient_steps):
             state = step(texts, learnt[batch], settings, seed, state)
             if state.step % every == 0 or state.step == settings.gradient_steps:
                 state = looked(state, look, settings)
-            progress(state.step, total)
+            progress(settings.work_of(state.step, 0), total)
             tell(state)
     log_alpha = state.values[:-2].numpy()
     seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
@@ -277,7 +276,7 @@ def l0_search(
                 after = exchange_round(search_on, held, now, locked, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged[:place], after))
                 rounds = sum(one.round for one in state.exchanged)
-                progress(min(total, settings.gradient_steps + ROUND_STEPS * rounds), total)
+                progress(min(total, settings.work_of(settings.gradient_steps, rounds)), total)
                 tell(state)
             masks[0], value = chosen(now, held)
             values.insert(0, value)
@@ -286,8 +285,9 @@ def l0_search(
 
 
 def best_of_starts(search: Callable[[int, int], Found], settings: L0, seed: int) -> Found:
-    """Of searches from different starts, the one with the lowest held-out KL over its sizes: more starts are never worse
-    there. `search` is told the number of a start and its seed; the first is the seed itself."""
+    """Of searches from different starts, the one with the lowest held-out KL; of paths, with the lowest sum of it over their
+    sizes, since the masks of one path hold each other and those of two need not. More starts only add to those there are, so
+    that this number never rises. `search` is told the number of a start and its seed; the first is the seed itself."""
     seeds = [seed, *(stream(seed, -2 - start) for start in range(1, settings.starts))]
     return min((search(start, own) for start, own in enumerate(seeds)), key=lambda found: sum(found.held))
 

@@ -14,6 +14,7 @@ from corewood.report.words import joined, quoted
 OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
 OF_MODEL = ("ablation", "attention", "dynamics")
 AT_CHECKPOINTS = ("ablation", "attention", "attention_core", "attention_maps")  # charts show the last, unless they say so
+ALL_WAYS = ("standing",)  # tables of a model in which ways stand beside each other: with its first way
 ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds",
           "competing", "core_alone")  # fmt: skip
 
@@ -64,12 +65,13 @@ def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Ta
     for name, table in tables.items():
         if name in ACROSS or name == "holes":
             continue
-        if "way" not in table and "tuning" in table and not first:
+        of_way = "way" in table and name not in ALL_WAYS
+        if not of_way and "tuning" in table and not first:
             continue
         inside = pd.Series(True, table.index)
         for column, value in (("task", task), ("tuning", tuning)):
             inside &= (table[column] == value) if column in table else True
-        if "way" in table:
+        if of_way:
             inside &= table["way"].isin([way, "full"])
         if name in ("scores", "sizes"):
             inside &= table["question"].isin(["full", "prune", "effective_size"])

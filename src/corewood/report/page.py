@@ -27,6 +27,7 @@ from corewood.report import (
     patterns,
     searches,
     spread,
+    standing,
     survivors,
     tickets,
     tunings,
@@ -54,6 +55,7 @@ QUESTIONS = (
     attention,
     patterns,
     searches,
+    standing,
 )
 HEADLINES = (spread, tickets, ways_compared)
 

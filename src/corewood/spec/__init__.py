@@ -22,7 +22,6 @@ from corewood.spec.tuning import FineTune as FineTune
 from corewood.spec.tuning import ModelSpec as ModelSpec
 from corewood.spec.ways import CORE as CORE
 from corewood.spec.ways import L0 as L0
-from corewood.spec.ways import USUAL_ROUNDS as USUAL_ROUNDS
 from corewood.spec.ways import Competing as Competing
 from corewood.spec.ways import Importance as Importance
 from corewood.spec.ways import Magnitude as Magnitude

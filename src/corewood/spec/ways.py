@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -35,6 +36,12 @@ def unit_list(value: object) -> object:
 UnitList = Annotated[tuple[str, ...], BeforeValidator(unit_list)]
 
 
+def at_most_whole(budget: float) -> float:
+    if budget > 1:
+        raise ValueError(f"is at most 1, a whole search: a longer one is not always better; write starts: {math.ceil(budget)}")
+    return budget
+
+
 class L0(Spec):
     """L0 search: gates of a hard concrete distribution, trained to keep the full model's predictions.
 
@@ -46,10 +53,12 @@ class L0(Spec):
     steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
         "auto", description="gradient steps; auto: a few, then exchanges of open and closed units until none helps"
     )
-    budget: float = Field(1.0, gt=0, le=100, description="with auto: factor on its gradient steps, rounds and texts a round")
+    budget: Annotated[float, Field(gt=0), AfterValidator(at_most_whole)] = Field(
+        1.0, description="with auto: below 1, a shorter search: factor on its gradient steps, rounds and texts a round"
+    )
     rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
     starts: int = Field(
-        1, ge=1, le=100, description="with auto: searches from so many starts; the best by held-out KL is given"
+        1, ge=1, le=100, description="with auto, to search more: so many searches, of which the best by held-out KL is given"
     )
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
     batch: int = Field(32, ge=1)
@@ -107,8 +116,10 @@ class L0(Spec):
     @property
     def work(self) -> int:
         """About how many examples' worth of gradient steps it takes; the rounds are those that such searches have had."""
-        rounds = min(USUAL_ROUNDS, self.most_rounds) * len(self.targets)
-        return round(self.starts * (self.gradient_steps * self.batch + rounds * ROUND_WORK * self.budget))
+        return self.starts * self.work_of(self.gradient_steps, min(USUAL_ROUNDS, self.most_rounds) * len(self.targets))
+
+    def work_of(self, steps: int, rounds: int) -> int:
+        return round(steps * self.batch + rounds * ROUND_WORK * self.budget)
 
     @property
     def targets(self) -> tuple[float, ...]:
@@ -154,7 +165,8 @@ class Searches(Spec):
         try:
             self.runs()
         except ValidationError as problem:
-            wrong = [f"settings.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()]
+            said = [(".".join(map(str, ("settings", *e["loc"]))), e["msg"]) for e in problem.errors()]
+            wrong = [f"{key}: {message.removeprefix('Value error, ')}" for key, message in said]
             raise ValueError("; ".join(wrong)) from None
         return self
 

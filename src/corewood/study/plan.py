@@ -58,7 +58,7 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     for model in plan.models.values():
         plan.rows.extend(ways.plan(model, masks))
     for question in QUESTIONS:
-        wanted = getattr(spec, question.name, None)
+        wanted = getattr(spec, question.key or question.name, None)
         if wanted is not None:
             plan.parts[question.name] = question.plan(plan, wanted)
     return plan

@@ -293,7 +293,8 @@ def stack(tables: list[pd.DataFrame]) -> pd.DataFrame | None:
 class Question:
     """Tables and, where a question needs work of its own, a part of the plan and kinds of jobs."""
 
-    name: str  # in the study file, too, where it has a key there
+    name: str
     tables: Callable[[Results], dict[str, pd.DataFrame | None]]
     plan: Callable[[Plan, Any], Any] = lambda _plan, _wanted: None  # where its key is given: what its tables will need
     kinds: tuple[Kind, ...] = ()
+    key: str = ""  # of the study file that asks for it, where that is not its name

@@ -12,6 +12,7 @@ from corewood.study.questions import (
     patterns,
     searches,
     spread,
+    standing,
     subnetworks,
     survivors,
     tickets,
@@ -19,6 +20,6 @@ from corewood.study.questions import (
     ways_compared,
 )
 
-WORKING = (effective_size, ablations, attention, tickets, patterns)  # in the order of planning
+WORKING = (standing, effective_size, ablations, attention, tickets, patterns)  # in the order of planning
 READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared, competing, core_alone)
 QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))

@@ -20,10 +20,19 @@ def plan(model: ModelPlan, others: Sequence[Subnetwork]) -> list[Subnetwork]:
     rows = []
     for settings in model.spec.prune.random:
         for row, draw in product([other for other in others if other.way == settings.like], range(settings.draws)):
-            size = f"{100 * row.target:g}-s{row.seed}" if row.way == L0 else f"like-{row.name}"
-            name = f"random-{size}-{draw}"
+            name = random_name(row, draw)
             rows.append(drawn(model, row, BY_CHANCE, draw, f"like {row.name}", name, name=name, way=RANDOM))
     return rows
+
+
+def random_name(good: Subnetwork, draw: int) -> str:
+    size = f"{100 * good.target:g}-s{good.seed}" if good.way == L0 else f"like-{good.name}"
+    return f"random-{size}-{draw}"
+
+
+def random_seed(model: ModelPlan, good: Subnetwork) -> list[int]:
+    """What masks beside a good one are drawn by."""
+    return [model.spec.seed, model.tuning, *([good.seed] if good.way == L0 else [])]
 
 
 def drawn(model: ModelPlan, good: Subnetwork, ticket: str, draw: int, who: str, judged: str, **facts: Any) -> Subnetwork:
@@ -32,8 +41,8 @@ def drawn(model: ModelPlan, good: Subnetwork, ticket: str, draw: int, who: str, 
     `who` and `judged` are what the titles of drawing and of judging it say.
     """
     assert good.masks is not None
-    seeds = [model.spec.seed, model.tuning, *([good.seed] if good.way == L0 else [])]
-    params: dict[str, Any] = {"what": "weights" if good.of_weights else "units", "ticket": ticket, "draw": draw, "seed": seeds}
+    params: dict[str, Any] = {"what": "weights" if good.of_weights else "units", "ticket": ticket, "draw": draw}
+    params["seed"] = random_seed(model, good)
     if good.place:
         params["place"] = good.place
     job = model.job(TICKETS, f"{ticket_name(ticket, draw)} {who}", params, {"found": good.masks})
