@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from corewood.evaluate.metrics import Z
+from corewood.evaluate.metrics import BALANCED, Z, together
 
 OUTSIDE = "average of the heads outside the core"
 
@@ -29,8 +29,11 @@ def ablation_rows(
     parts: Iterable[tuple[str, str, np.ndarray]],
     core: Sequence[str],
     heads: int,
+    skills: Iterable[tuple[str, Sequence[np.ndarray]]] = (),
 ) -> pd.DataFrame:
     """One row per set of removed units and case. `full` and the values of `right` are (example,) bool.
+
+    `skills` are (skill, the examples of each of its answers): rows of their own, about balanced accuracy.
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
     the sum of the single ones: below zero, they matter more together than apart. The average outside the core is there only
@@ -47,16 +50,23 @@ def ablation_rows(
     outside = [shift for unit, shift in singles.items() if ".H" in unit and unit not in core]
     if core and outside and len(outside) == heads - len(core):
         changes.append((OUTSIDE, 1, "average", False, np.mean(outside, 0), None))
+    judged = [("accuracy", case, group, [inside]) for case, group, inside in parts]
+    judged += [(BALANCED, skill, "", list(answers)) for skill, answers in skills]
     rows = []
-    for case, group, inside in parts:
-        before = float(full[inside].mean())
+    for metric, case, group, strata in judged:
+        before, n = float(np.mean([full[inside].mean() for inside in strata])), sum(int(inside.sum()) for inside in strata)
         for name, size, kind, in_core, shift, beyond in changes:
-            change, (low, high) = float(shift[inside].mean()), paired_interval(shift[inside])
-            row = {"units": name, "size": size, "kind": kind, "case": case, "group": group, "n": int(inside.sum())}
+            change, low, high = paired_change(shift, strata)
+            row = {"units": name, "size": size, "kind": kind, "metric": metric, "case": case, "group": group, "n": n}
             row |= {"full": before, "value": before + change, "change": change, "low": low, "high": high, "core": in_core}
             row |= dict.fromkeys(("interaction", "interaction_low", "interaction_high"), np.nan)
             if beyond is not None:
-                low, high = paired_interval(beyond[inside], limit=size + 1)
-                row |= {"interaction": float(beyond[inside].mean()), "interaction_low": low, "interaction_high": high}
+                change, low, high = paired_change(beyond, strata, limit=size + 1)
+                row |= {"interaction": change, "interaction_low": low, "interaction_high": high}
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def paired_change(differences: np.ndarray, strata: Sequence[np.ndarray], limit: float = 1.0) -> tuple[float, float, float]:
+    """(mean, low, high) of (example,) differences; of several strata, which count alike, the mean of theirs."""
+    return together([(float(differences[s].mean()), *paired_interval(differences[s], limit)) for s in strata])

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from corewood.analyse.generalisation import of_cases, of_skills
 from corewood.report.style import Tables
 from corewood.report.words import joined, quoted
 
 OF_GROUP = ("spread", "frequencies", "effective_size")  # tables that every group with subnetworks has one of
 OF_MODEL = ("ablation", "attention", "dynamics")
 ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs", "overlaps", "ways", "tickets", "rounds")
+
+
+WITH_SKILLS = ("scores", "spread", "ablation")  # tables that have rows about skills below those about cases
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,15 @@ class ModelTables:
     @property
     def slug(self) -> str:
         return re.sub(r"[^A-Za-z0-9]+", "-", self.label).strip("-").lower()
+
+
+def apart(tables: Tables) -> Tables:
+    """Rows about skills in tables of their own, `skill_spread` and so on, so that the others are about cases alone."""
+    made = dict(tables)
+    for name in WITH_SKILLS:
+        if name in tables and len(skills := of_skills(tables[name])):
+            made |= {name: of_cases(tables[name]), f"skill_{name}": skills}
+    return made
 
 
 def models_of(tables: Tables) -> list[ModelTables]:
@@ -58,7 +71,7 @@ def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Ta
             inside &= (table[column] == value) if column in table else True
         if "way" in table:
             inside &= table["way"].isin([way, "full"])
-        if name in ("scores", "sizes"):
+        if name in ("scores", "skill_scores", "sizes"):
             inside &= table["question"].isin(["full", "prune", "effective_size"])
         if inside.any():
             found[name] = table[inside].reset_index(drop=True)

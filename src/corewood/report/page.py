@@ -31,7 +31,7 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
-from corewood.report.models import ModelTables, models_of, unlearnt
+from corewood.report.models import ModelTables, apart, models_of, unlearnt
 from corewood.report.style import Tables, styled
 from corewood.report.words import Finding
 
@@ -122,6 +122,7 @@ def finding(tables: Tables, model: str) -> Finding:
 
 def judged_finding(tables: Tables, model: str) -> Finding:
     """What is in doubt first."""
+    tables = apart(tables)
     models = models_of(tables)
     single = len(models) == 1
     own = {**tables, **models[0].tables} if single else tables
@@ -137,6 +138,7 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
     """Section -> what it shows; sections without data are absent."""
     alt.data_transformers.disable_max_rows()
     made: dict[str, list[Drawn]] = {section: [] for section in SECTIONS}
+    tables = apart(tables)
     models = models_of(tables)
     for item in [item for question in QUESTIONS for item in items_of(question)]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
@@ -201,8 +203,17 @@ def basis(ablate: str, tables: Tables) -> str:
     ways = set(tables["scores"]["way"])
     said += "; of importance pruning, by zero unless the study says otherwise" if "importance" in ways else ""
     said += "; in retraining, by zero" if (tables["scores"]["state"] == "retrained").any() else ""
-    said += ". Intervals are Wilson's, 95 %"
-    return said + (", and where ways are compared those of a bootstrap over models and examples." if "ways" in tables else ".")
+    said += ". Intervals are 95 %: of accuracy Wilson's"
+    if "skills" in tables:
+        said += (
+            "; of balanced accuracy Zou and Donner's, made of Wilson's; of AUC Newcombe's; of d\u2032 Gourevitch and Galanter's"
+        )
+    if "ways" in tables:
+        said += "; where ways are compared, t intervals over models and examples, both taken as samples (of one model, over "
+        said += "examples alone)"
+    if "tickets" in tables:
+        said += ". \u00b1 is one standard deviation over seeds, and no interval"
+    return said + "."
 
 
 def provenance(about: Mapping[str, Any], tables: Tables) -> str:

@@ -11,7 +11,8 @@ import pandas as pd
 from corewood.analyse.ablation import ablation_rows
 from corewood.analyse.core import core
 from corewood.data.read import drawn
-from corewood.data.task import FOCUS
+from corewood.data.skills import skill_parts
+from corewood.data.task import FOCUS, Split
 from corewood.evaluate.metrics import parts
 from corewood.evaluate.predict import ablate, unit_set, without
 from corewood.spec import Ablations
@@ -79,6 +80,14 @@ def do_ablate(work: Work) -> dict[str, Any]:
     return {"closed": [list(units) for units in closed]}
 
 
+def answers_of(split: Split, rows: np.ndarray) -> list[tuple[str, list[np.ndarray]]]:
+    """(skill, which of the rows have each of its answers), where there are several among them."""
+    gold = split.gold[rows]
+    parts = {skill: [inside[rows] & (gold == label) for label in np.unique(gold)] for skill, inside in skill_parts(split)}
+    held = {skill: [answer for answer in answers if answer.any()] for skill, answers in parts.items()}
+    return [(skill, answers) for skill, answers in held.items() if len(answers) > 1]
+
+
 def ablation_table(results: Results) -> pd.DataFrame | None:
     spec, tables = results.plan.spec, []
     planned: Jobs = results.plan.parts.get("ablations", {})
@@ -102,7 +111,8 @@ def ablation_table(results: Results) -> pd.DataFrame | None:
         )
         cases += [(name, "", here) for name, here in inside.items() if here.any()]
         heads = results.units.layers * results.units.heads
-        table = ablation_rows(whole, right, cases, results.core(key), heads)
+        skills = answers_of(split, rows) if dataset in task.challenge else []
+        table = ablation_rows(whole, right, cases, results.core(key), heads, skills)
         listed = {case: name for name, chosen in reversed(lists.items()) for case in (*chosen, name)}  # the first that has it
         table = table.assign(focus=[listed.get(case, "") for case in table["case"]], task=key[0], tuning=key[1])
         tables.append(table.assign(dataset=dataset, domain=task.domain(dataset), ablate=spec.ablate))
