@@ -108,7 +108,7 @@ def beside(right: Mapping[str, np.ndarray], base: str) -> dict[str, dict[str, fl
         low, high = crossed_interval(values, 0.0, 1.0)
         row = {"value": float(values.mean()), "low": low, "high": high, "models": len(values), "n": values.shape[1]}
         gaps = values - right[base]
-        low, high = crossed_interval(gaps, -1.0, 1.0)
+        low, high = crossed_interval(gaps, -1.0, 1.0) if name != base else (0.0, 0.0)
         made[name] = {**row, "difference": float(gaps.mean()), "difference_low": low, "difference_high": high}
     return made
 

@@ -187,8 +187,9 @@ def auc(odds: np.ndarray, gold: np.ndarray) -> Score:
         spread = area * (1 - area) * (1 + more * (1 - area) / (2 - area) + more * area / (1 + area)) / (ones * others)
         return (value - area) ** 2 - Z**2 * spread
 
-    low = 0.0 if value == 0 else brentq(off, 0.0, value)
-    high = 1.0 if value == 1 else brentq(off, value, 1.0)
+    aside = 1e-9  # at 0 and 1 the value itself solves it, too
+    low = 0.0 if value <= aside else brentq(off, 0.0, value - aside)
+    high = 1.0 if value >= 1 - aside else brentq(off, value + aside, 1.0)
     return Score(value, float(low), float(high), len(gold))
 
 

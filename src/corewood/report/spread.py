@@ -349,7 +349,7 @@ def at_sparsity(spread: pd.DataFrame, target: float, skills: pd.DataFrame | None
 def skill_or_prior(lost: pd.DataFrame, skills: pd.DataFrame) -> list[str]:
     """Whether the skills of lost cases were lost, too, or the right answer of these cases is only given less often."""
     several = skills["dataset"].nunique() > 1
-    found: dict[str, list[tuple[float, str]]] = {"lost": [], "moved": [], "unsure": []}  # how much, and what
+    found: dict[str, list[tuple[float, str]]] = {"lost": [], "moved": [], "none": [], "unsure": []}  # how much, and what
     for (dataset, skill), cases in lost.assign(skill=lost["skill"].replace("", "all")).groupby(
         ["dataset", "skill"], sort=False
     ):
@@ -360,6 +360,7 @@ def skill_or_prior(lost: pd.DataFrame, skills: pd.DataFrame) -> list[str]:
     words = {
         "lost": ("{} was lost: {}", "{} were lost, most of all {}"),
         "moved": ("in {} the prior moved and the skill is kept: {}", "in {} the prior moved and the skill is kept, for one {}"),
+        "none": ("in {} the full model has no skill to lose: {}", "in {} the full model has no skill to lose, for one {}"),
         "unsure": ("of {} it cannot be told: {}", "of {} it cannot be told, for one {}"),
     }
     counts = {kind: "one" if len(these) == 1 else str(len(these)) for kind, these in found.items()}
@@ -372,6 +373,7 @@ def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
 
     AUC decides, which no shift towards an answer moves, and balanced accuracy where there are more than two answers. A skill
     is lost where it falls by more than three points and more than its interval; where it does not fall so far, the prior moved.
+    Of what the full model cannot tell apart itself, its right answers were a habit.
     """
     by: dict[str, dict[str, Any]] = rows.set_index("metric").to_dict("index")  # type: ignore[assignment]
     metric = AUC if AUC in by else BALANCED
@@ -379,6 +381,8 @@ def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
     how = f"{MEASURES[metric]} {pct(row['full'])} to {pct(row['mean'])}"
     if D_PRIME in by:
         how += f", {MEASURES[D_PRIME]} {two_digits(by[D_PRIME]['full'])} to {two_digits(by[D_PRIME]['mean'])}"
+    if metric == AUC and row["full_low"] <= 0.5:
+        return "none", fall, how
     if row["change"] < -MARGIN:
         return "lost" if row["high"] < 0 else "unsure", -row["change"], how
     less = f"{quoted(worst['gold'])} is said less often, " if worst["gold"] != "mixed" else ""
