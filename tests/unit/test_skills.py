@@ -23,7 +23,7 @@ from corewood.data.task import Split
 from corewood.evaluate.metrics import Z, accuracy, auc, balanced, detection, log_odds, skill_scores
 from corewood.report.models import apart, rows_of
 from corewood.report.page import finding
-from corewood.report.spread import same_in_domain_chart, skills_table
+from corewood.report.spread import WHOLE, same_in_domain_chart, skills_table
 from corewood.spec import SourceSpec
 from corewood.store.store import Store
 from corewood.study.entries import read_data, write_data
@@ -279,11 +279,11 @@ def test_rows_about_skills_stand_apart_in_the_report() -> None:
     assert not len(of_skills(mine["accuracy"]))
     chart = same_in_domain_chart(mine).to_dict(validate=False)
     data = pd.DataFrame(next(iter(chart["datasets"].values())))
-    panel = data[data["kind"] == "balanced accuracy"].set_index("subnetwork")["value"]
+    panel = data[data["kind"] == WHOLE].set_index("subnetwork")["value"]
     expected = {"full": full, "l0-50-s1": shifted(full)}
     for name, logits in expected.items():
         assert panel[name] == pytest.approx(balanced_accuracy_score(GENERATED.gold, logits.argmax(1)))
-    assert "balanced accuracy" not in set(pd.DataFrame(same_in_domain_chart(rows_of(plain, "t", 0, "l0", True)).data)["kind"])
+    assert WHOLE not in set(pd.DataFrame(same_in_domain_chart(rows_of(plain, "t", 0, "l0", True)).data)["kind"])
     html = str(skills_table(mine))
     assert "if / because" in html
     assert f"{100 * panel['full']:.1f}" in html

@@ -33,6 +33,7 @@ from corewood.report.words import largest, listed, name, pct, plus_minus, quoted
 
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
 MARGIN = 0.03  # a case that falls by more than three points is not kept
+WHOLE = "whole sets, balanced accuracy"
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
 
@@ -92,7 +93,7 @@ def same_in_domain_chart(tables: Tables) -> Any:
     kinds = cases.assign(kind=("cases whose answer is " + cases["gold"]).where(cases["gold"] != "mixed", "cases"))
     if "skill_scores" in tables:
         skills = of_skills(compared(tables["skill_scores"]), BALANCED)
-        kinds = pd.concat([kinds, skills[skills["case"] == "all"].assign(kind="balanced accuracy")])
+        kinds = pd.concat([kinds, skills[skills["case"] == "all"].assign(kind=WHOLE)])
     table = kinds.groupby(["subnetwork", "target", "kind"], sort=False)["value"].mean().reset_index()
     table["inside"] = table["subnetwork"].map(inside)
     table["size"] = table["target"].map(lambda t: "full model" if t == 0 else percent(t))
@@ -107,10 +108,10 @@ def same_in_domain_chart(tables: Tables) -> Any:
             y=share_axis(alt.Y, "value", "mean accuracy over cases"),
             color=alt.Color("size:N", title=None, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])),
             shape=alt.Shape("size:N", title=None, scale=alt.Scale(domain=sizes)),
-            column=alt.Column("kind:N", title=None, sort=list(dict.fromkeys(kinds["kind"]))),
+            column=alt.Column("kind:N", title=None),
             tooltip=tips("subnetwork:N | in domain = inside:Q .3f | cases, mean = value:Q .3f"),
         )
-        .properties(width=300, height=240)
+        .properties(width=300 if table["kind"].nunique() < 3 else 235, height=240)
     )
 
 
@@ -232,12 +233,16 @@ def skills_table(tables: Tables) -> str | None:
     """A skill is to tell answers apart, whatever is said more often. Balanced accuracy: the mean over answers of the share that
     is right, in per cent. AUC: how often an example of the one answer looks more like it than one of the other does, in per
     cent; no shift towards an answer changes it. d\u2032: how far apart the two lie for the model, in standard deviations; the
-    criterion: how far its threshold is from the middle, above zero towards the second answer. Of subnetworks the mean, from
-    the lowest to the highest; a star where the interval of the mean's change leaves out zero."""
+    criterion: how far its threshold is from the middle, above zero towards the second answer. Of subnetworks the mean
+    (lowest to highest); a star where the interval of the mean's change leaves out zero."""
     lines, skills = [], tables["skills"]
     several = skills["dataset"].nunique() > 1
     for (target, dataset, skill), part in skills.groupby(["target", "dataset", "case"], sort=False):
-        line = {"sparsity": percent(float(str(target))), "skill": skill_name(dataset, skill, several), "n": part["n"].iloc[0]}
+        line = {
+            "sparsity": percent(float(str(target))).replace(" ", "\u00a0"),
+            "skill": skill_name(dataset, skill, several),
+            "n": part["n"].iloc[0],
+        }
         for _, row in part.iterrows():
             scale, digits = (100, 1) if row["metric"] in (BALANCED, AUC) else (1, 2)
             full, mean, low, high = (plus_minus(row[c], float("nan"), scale, digits) for c in ("full", "mean", "min", "max"))
