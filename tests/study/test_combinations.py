@@ -17,6 +17,7 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 import corewood as cw
 from corewood.analyse.differences import variance_components
+from corewood.analyse.generalisation import of_cases
 from corewood.errors import InputError
 from corewood.model.gates import gated
 from corewood.model.mask import Mask
@@ -98,7 +99,7 @@ def test_all_is_there_and_a_reader_chooses_the_model(whole: Outcome) -> None:
 
 
 def test_spread_between_fine_tunings_beside_spread_between_searches(whole: Outcome) -> None:
-    scores = whole.tables["scores"]
+    scores = of_cases(whole.tables["scores"])
     mine = scores.query("way == 'l0' and question == 'prune' and target == 0.6 and dataset == 'cases' and case == 'all'")
     values = mine.pivot(index="tuning", columns="seed", values="value").to_numpy()  # (fine-tuning, search)
     within = values.var(1, ddof=1).mean()
@@ -183,9 +184,11 @@ def test_given_masks_are_judged_compared_and_ablated_like_others(whole: Outcome,
     entry = results.entry(next(iter(row.predictions.values())))
     assert entry.meta["params"]["ablate"] == "mean"
     assert model.last == 20
-    spread = whole.tables["spread"].query("way == 'given' and tuning == 1 and dataset == 'cases' and case == 'all'").iloc[0]
-    values = whole.tables["scores"].query("way == 'given' and tuning == 1 and dataset == 'cases' and case == 'all'")["value"]
-    assert (spread["min"], spread["max"]) == (values.min(), values.max())
+    for metric in ("accuracy", "balanced", "d-prime"):
+        here = f"way == 'given' and tuning == 1 and dataset == 'cases' and case == 'all' and metric == '{metric}'"
+        spread, values = whole.tables["spread"].query(here).iloc[0], whole.tables["scores"].query(here)["value"]
+        assert len(values) == 2
+        assert (spread["min"], spread["max"]) == (values.min(), values.max())
 
 
 def test_given_masks_of_another_model_are_refused(study: Path, tmp_path: Path) -> None:
@@ -218,7 +221,8 @@ def test_random_masks_beside_any_way(whole: Outcome, tasks: Outcome) -> None:
 
 def test_ways_beside_each_other_come_by_themselves(whole: Outcome) -> None:
     table = whole.tables["ways"].query("target == 0.4 and dataset == 'cases' and case == 'all'").set_index("way")
-    scores = whole.tables["scores"].query("question == 'prune' and target == 0.4 and dataset == 'cases' and case == 'all'")
+    scores = of_cases(whole.tables["scores"])
+    scores = scores.query("question == 'prune' and target == 0.4 and dataset == 'cases' and case == 'all'")
     for way in ("l0", "importance"):
         assert table.loc[way, "value"] == pytest.approx(scores[scores["way"] == way].groupby("tuning")["value"].mean().mean())
 
@@ -293,7 +297,8 @@ def test_any_two_studies_can_be_compared(whole: Outcome, tasks: Outcome, study: 
     same = found.masks.query("way == 'given'").iloc[0]
     assert same["jaccard"] < 1  # every mask of the one with every mask of the other
     assert same["core_one"] == same["core_other"] == same["core_shared"]
-    full = whole.tables["scores"].query("way == 'full' and checkpoint == 20 and dataset == 'cases' and case == 'all'")["value"]
+    scores = of_cases(whole.tables["scores"])
+    full = scores.query("way == 'full' and checkpoint == 20 and dataset == 'cases' and case == 'all'")["value"]
     assert found.scores.query("dataset == 'cases' and case == 'all'")["one"].iloc[0] == pytest.approx(full.mean())
     assert isinstance(found.masks, pd.DataFrame)
 

@@ -14,10 +14,12 @@ import tiny
 import torch
 import yaml
 from scipy.stats import hypergeom, spearmanr
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 import corewood as cw
 from corewood.analyse.ablation import OUTSIDE
 from corewood.analyse.effective import effective_size
+from corewood.analyse.generalisation import of_cases
 from corewood.data.encode import encode
 from corewood.data.labels import fold_classes
 from corewood.data.read import drawn
@@ -106,7 +108,7 @@ def test_every_table_is_there_and_none_without_being_asked(whole: Outcome, tmp_p
 
 def test_ablations_equal_a_loop_over_whole_models(whole: Outcome) -> None:
     model, means = last_model(whole)
-    table = whole.tables["ablation"].set_index(["units", "dataset", "case"])
+    table = whole.tables["ablation"].query("metric == 'accuracy'").set_index(["units", "dataset", "case"])
     assert len(table.loc[(slice(None), "cases", "all"), :].query("kind in ('head', 'mlp')")) == len(model.units) == 10
     split = whole.plan.splits["cases"]
     examples = encode(split, model.tokenizer, model.max_length)
@@ -130,6 +132,36 @@ def test_ablations_equal_a_loop_over_whole_models(whole: Outcome) -> None:
         assert row["change"] == pytest.approx(both.mean() - full.mean())
         assert row["interaction"] == pytest.approx(both.mean() - one.mean() - other.mean() + full.mean())
         assert table.loc[("L0.H1", "cases", name), "value"] == pytest.approx(one.mean())
+
+
+def test_skills_have_rows_of_their_own_in_every_table(whole: Outcome) -> None:
+    """A case and its counterpart are one skill: by scikit-learn, from the stored logits."""
+    results, split = Results(whole.plan, store_of(whole), {}), whole.plan.splits["cases"]
+    inside = split.frame["case"].isin(["if", "because"]).to_numpy()
+    rows = {row.name: row for row in results.rows if row.checkpoint == 30 and row.question in ("full", "prune")}
+    odds = {name: -np.diff(results.logits(row, "cases")[inside], axis=1)[:, 0] for name, row in rows.items()}
+    gold = split.gold[inside]
+    expected = {name: balanced_accuracy_score(gold, (one < 0).astype(int)) for name, one in odds.items()}
+    here = "case == 'if / because' and dataset == 'cases'"
+    scores = whole.tables["scores"].query(f"{here} and checkpoint == 30 and question in ('full', 'prune')")
+    for metric, by_hand in (("balanced", expected), ("auc", {n: roc_auc_score(gold == 0, one) for n, one in odds.items()})):
+        found = scores[scores["metric"] == metric].set_index("subnetwork")["value"]
+        assert found.to_dict() == pytest.approx(by_hand)
+    small_ones = [value for name, value in expected.items() if name.startswith("l0-70")]
+    row = whole.tables["spread"].query(f"{here} and target == 0.7 and metric == 'balanced'").iloc[0]
+    assert (row["full"], row["min"], row["max"]) == pytest.approx((expected["full"], min(small_ones), max(small_ones)))
+    row = whole.tables["skills"].query(f"{here} and target == 0.7 and metric == 'balanced'").iloc[0]
+    assert row["change"] == pytest.approx(np.mean(small_ones) - expected["full"])
+    assert set(whole.tables["effective_size"].query("metric == 'balanced' and whole")["set"]) == {"balanced"}
+    assert "balanced: if / because" in set(whole.tables["effective_size"]["set"])
+    whole_set = whole.tables["ablation"].query("case == 'all' and dataset == 'cases' and units == 'L0.H1'").set_index("metric")
+    used = drawn(split.frame, 40, 0)
+    full = results.answers(rows["full"], "cases")[used]
+    assert whole_set.loc["balanced", "full"] == pytest.approx(
+        np.mean([full[split.gold[used] == label].mean() for label in (0, 1)])
+    )
+    page = (whole.report / "report.html").read_text(encoding="utf-8")
+    assert "Skills in numbers" in page
 
 
 def test_the_average_outside_the_core_and_the_pairs_of_it(whole: Outcome) -> None:
@@ -181,7 +213,7 @@ def test_ablated_values_of_the_same_masks(whole: Outcome) -> None:
     assert set(table["ablate"]) == {"mean", "zero", "resample"}
     keys = ["subnetwork", "dataset", "case"]
     mean = table[table["ablate"] == "mean"].set_index(keys)["value"]
-    same = whole.tables["scores"].set_index(keys)["value"]
+    same = of_cases(whole.tables["scores"]).set_index(keys)["value"]
     assert mean.to_dict() == same[mean.index].to_dict()
     model, _ = last_model(whole)
     row = next(r for r in whole.plan.rows if r.name == "l0-70-s1")
@@ -392,7 +424,7 @@ def test_lists_of_cases_have_their_own_sizes_ablations_and_lines(study: Path, wh
     again = small.run(study, store_of(whole).root, "focus={hard: [swap], both: [swap, if]}")
     assert again.computed == 0
     size, ablation, lines = (again.tables[name] for name in ("effective_size", "ablation", "dynamics"))
-    assert list(dict.fromkeys(size.loc[size["whole"], "set"])) == ["in domain", "hard", "both", "mixed"]
+    assert list(dict.fromkeys(size.loc[size["whole"], "set"])) == ["in domain", "hard", "both", "mixed", "balanced"]
     for table, keys in ((ablation, ["units", "ablate"]), (lines, ["checkpoint"])):
         alone, listed, other = (table[table["case"] == c].set_index(keys)["value"] for c in ("swap", "hard", "if"))
         assert len(listed)
@@ -435,7 +467,7 @@ def test_a_challenge_set_without_cases_and_a_second_set_in_domain(tmp_path: Path
     found = small.run(path, tmp_path / "store")
     assert found.complete
     assert set(found.tables["scores"]["case"]) == {"all"}
-    assert {"in domain", "challenge", "mixed", "mismatched", "cases"} == set(found.tables["effective_size"]["set"])
+    assert {"in domain", "challenge", "mixed", "mismatched", "cases", "balanced"} == set(found.tables["effective_size"]["set"])
     results = Results(found.plan, store_of(found), {})
     full = next(row for row in results.rows if row.way == "full" and row.checkpoint == 30)
     frames = [found.plan.splits[name].frame.reset_index() for name in ("validation", "mismatched")]

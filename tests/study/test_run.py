@@ -21,6 +21,7 @@ import pytest
 import small
 import torch
 
+from corewood.analyse.generalisation import of_cases
 from corewood.data.task import Split
 from corewood.evaluate.metrics import wilson
 from corewood.model.gates import gated
@@ -83,7 +84,7 @@ def test_a_model_is_judged_on_the_way_without_being_kept(study: Path, whole: Out
 
 
 def test_tables_say_what_the_parts_say(study: Path, whole: Outcome) -> None:
-    accuracy = whole.tables["scores"]
+    accuracy = of_cases(whole.tables["scores"])
     assert whole.complete
     assert set(accuracy["subnetwork"]) == {"full", "majority", "l0-40-s0", "l0-40-s1", "l0-70-s0", "l0-70-s1"}
     assert set(accuracy.loc[accuracy["subnetwork"] == "full", "checkpoint"]) == {0, 10, 30}

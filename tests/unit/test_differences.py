@@ -5,13 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
 from corewood.analyse.ablation import OUTSIDE, ablation_rows, paired_interval
 from corewood.analyse.behaviour import core_against_rest, mostly
-from corewood.analyse.differences import corrected, mcnemar, pair_tests, size_effect, variance_split
+from corewood.analyse.differences import (
+    beside,
+    corrected,
+    crossed_interval,
+    mcnemar,
+    pair_tests,
+    size_effect,
+    variance_split,
+)
 
 
 def test_mcnemar_equals_statsmodels() -> None:
@@ -62,6 +71,62 @@ def test_equal_subnetworks_differ_by_noise_alone() -> None:
     assert same["std"] == 0
     assert np.isnan(same["noise_share"])
     assert same["q_p"] == 1
+
+
+def with_two_more(values: np.ndarray, least: float) -> np.ndarray:
+    ends = np.tile([least, 1.0], (len(values), 1))
+    return np.concatenate([values, ends], axis=1)
+
+
+def test_intervals_over_models_and_examples_are_those_of_a_crossed_anova() -> None:
+    """Mean squares by statsmodels, variance and Satterthwaite's degrees of freedom by hand."""
+    rng = np.random.default_rng(4)
+    ability = np.array([0.2, 0.5, 0.8])[:, None]
+    right = {"l0": (rng.random((3, 40)) < ability).astype(float), "other": (rng.random((3, 40)) < ability[::-1]).astype(float)}
+    found = beside(right, "l0")
+    one, gap = found["l0"], found["other"]
+    for values, least, given in (
+        (right["l0"], 0.0, (one["low"], one["high"])),
+        (right["other"] - right["l0"], -1.0, (gap["difference_low"], gap["difference_high"])),
+    ):
+        x = with_two_more(values, least)
+        long = pd.DataFrame([(m, e, x[m, e]) for m in range(3) for e in range(42)], columns=["model", "example", "y"])
+        fit = anova_lm(ols("y ~ C(model) + C(example)", long).fit())
+        models, examples, rest = (fit.loc[name, "mean_sq"] for name in ("C(model)", "C(example)", "Residual"))
+        assert models > rest  # else a part of the variance is below zero
+        across = max(examples, rest)
+        total = models + across - rest
+        df = total**2 / (models**2 / 2 + across**2 / 41 + rest**2 / 82)
+        half = student.ppf(0.975, df) * np.sqrt(total / (3 * 42))
+        expected = (max(least, x.mean() - half), min(1.0, x.mean() + half))
+        assert given == crossed_interval(values, least, 1.0) == pytest.approx(expected)
+    assert gap["difference"] == pytest.approx(right["other"].mean() - right["l0"].mean())
+    assert one["difference_low"] == one["difference_high"] == 0
+
+
+def test_one_model_has_an_interval_over_examples_alone() -> None:
+    values = (np.random.default_rng(5).random((1, 80)) < 0.7).astype(float)
+    x = with_two_more(values, 0.0)[0]
+    half = student.ppf(0.975, 81) * x.std(ddof=1) / np.sqrt(82)
+    assert crossed_interval(values, 0.0, 1.0) == pytest.approx((x.mean() - half, x.mean() + half))
+    low, high = crossed_interval(np.ones((1, 50)), 0.0, 1.0)
+    assert 0.9 < low < high == 1.0
+
+
+def test_intervals_over_few_models_hold_the_truth_as_often_as_they_say() -> None:
+    """Three models whose abilities differ, and 200 examples: a bootstrap over both is too narrow, a t interval is not."""
+    rng = np.random.default_rng(6)
+    draws, inside, drawn = 300, 0, 0
+    for _ in range(draws):
+        chance = 0.6 + 0.08 * rng.standard_normal((3, 1)) + 0.15 * rng.standard_normal(200)
+        right = (rng.random((3, 200)) < chance).astype(float)
+        low, high = crossed_interval(right, 0.0, 1.0)
+        inside += low <= 0.6 <= high
+        models, examples = (rng.multinomial(k, np.full(k, 1 / k), size=300) / k for k in right.shape)
+        low, high = np.quantile(((models @ right) * examples).sum(1), [0.025, 0.975])
+        drawn += low <= 0.6 <= high
+    assert 0.91 < inside / draws < 0.99
+    assert drawn / draws < 0.88
 
 
 def test_size_effect_only_where_sizes_differ() -> None:

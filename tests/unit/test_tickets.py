@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corewood.analyse.differences import beside
 from corewood.analyse.tickets import summary, survivors
 from corewood.model.mask import Mask
 from corewood.model.weights import WeightMask
@@ -122,19 +121,3 @@ def test_survivors_over_seeds() -> None:
     assert table.loc[("head", 1), "mean"] == pytest.approx(1 / 3)
     assert table.loc[("head", 1), "std"] == pytest.approx(np.std([0, 1, 0], ddof=1))
     assert table.loc[("mlp", 0), "mean"] == pytest.approx(1 / 3)
-
-
-def test_methods_beside_each_other() -> None:
-    """Intervals against a bootstrap written as a loop."""
-    rng = np.random.default_rng(0)
-    right = {"l0": (rng.random((4, 60)) < 0.8).astype(float), "other": (rng.random((4, 60)) < 0.6).astype(float)}
-    found = beside(right, "l0", draws=4000)
-    gaps = []
-    for _ in range(4000):
-        models, examples = rng.integers(4, size=4), rng.integers(60, size=60)
-        one, other = (right[n][np.ix_(models, examples)].mean() for n in ("l0", "other"))
-        gaps.append(other - one)
-    row = found["other"]
-    assert row["difference"] == pytest.approx(right["other"].mean() - right["l0"].mean())
-    np.testing.assert_allclose([row["difference_low"], row["difference_high"]], np.quantile(gaps, [0.025, 0.975]), atol=0.015)
-    assert found["l0"]["difference_low"] == found["l0"]["difference_high"] == 0

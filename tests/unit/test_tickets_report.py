@@ -218,7 +218,7 @@ class Made:
                     "domain": domain,
                     "base": "l0",
                 }
-                rows += [{**facts, "way": name, **found} for name, found in beside(right, "l0", 200).items()]
+                rows += [{**facts, "way": name, **found} for name, found in beside(right, "l0").items()]
         return pd.DataFrame(rows)
 
     def patterns(self) -> dict[str, pd.DataFrame]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from corewood.evaluate.metrics import LEVEL, Z
+from corewood.evaluate.metrics import BALANCED, LEVEL, Z, together
 
 OUTSIDE = "average of the heads outside the core"
 
@@ -38,8 +38,11 @@ def ablation_rows(
     parts: Iterable[tuple[str, str, np.ndarray]],
     core: Sequence[str],
     heads: int,
+    skills: Iterable[tuple[str, Sequence[np.ndarray]]] = (),
 ) -> pd.DataFrame:
     """One row per set of removed units and case. `full` and the values of `right` are (example,) bool.
+
+    `skills` are (skill, the examples of each of its answers): rows of their own, about balanced accuracy.
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
     the sum of the single ones: below zero, they matter more together than apart. `pure` is what of it no smaller set has,
@@ -58,17 +61,19 @@ def ablation_rows(
     outside = [shift for unit, shift in singles.items() if ".H" in unit and unit not in core]
     if core and outside and len(outside) == heads - len(core):
         changes.append((OUTSIDE, 1, "average", False, np.mean(outside, 0), (None, None)))
+    judged = [("accuracy", case, group, [inside]) for case, group, inside in parts]
+    judged += [(BALANCED, skill, "", list(answers)) for skill, answers in skills]
     rows = []
-    for case, group, inside in parts:
-        before = float(full[inside].mean())
+    for metric, case, group, strata in judged:
+        before, n = float(np.mean([full[inside].mean() for inside in strata])), sum(int(inside.sum()) for inside in strata)
         for name, size, kind, in_core, shift, beyond in changes:
-            change, (low, high) = float(shift[inside].mean()), paired_interval(shift[inside])
-            row = {"units": name, "size": size, "kind": kind, "case": case, "group": group, "n": int(inside.sum())}
+            change, low, high = paired_change(shift, strata)
+            row = {"units": name, "size": size, "kind": kind, "metric": metric, "case": case, "group": group, "n": n}
             row |= {"full": before, "value": before + change, "change": change, "low": low, "high": high, "core": in_core}
             for column, values, limit in zip(("interaction", "pure"), beyond, (size + 1, 2 ** (size - 1)), strict=True):
                 value = low = high = np.nan
                 if values is not None:
-                    value, (low, high) = float(values[inside].mean()), paired_interval(values[inside], limit)
+                    value, low, high = paired_change(values, strata, limit)
                 row |= {column: value, f"{column}_low": low, f"{column}_high": high}
             rows.append(row)
     return pd.DataFrame(rows)
@@ -83,3 +88,8 @@ def pure_interaction(units: tuple[str, ...], shifts: Mapping[tuple[str, ...], np
             return None
         total += (-1) ** (len(units) - len(part)) * shifts[part]
     return total
+
+
+def paired_change(differences: np.ndarray, strata: Sequence[np.ndarray], limit: float = 1.0) -> tuple[float, float, float]:
+    """(mean, low, high) of (example,) differences; of several strata, which count alike, the mean of theirs."""
+    return together([(float(differences[s].mean()), *paired_interval(differences[s], limit)) for s in strata])

@@ -12,15 +12,13 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from scipy.stats import binom, pearsonr, spearmanr
+from scipy.stats import t as student
 from statsmodels.stats.contingency_tables import cochrans_q
 from statsmodels.stats.multitest import multipletests
 
-from corewood.analyse.core import DRAWS
 from corewood.evaluate.metrics import LEVEL
 
 REAL = 1 - LEVEL  # what a corrected p must lie below
-EDGES = (0.025, 0.975)
-CHUNK = 200  # draws at a time: (draw, example) arrays of a large set would fill the memory
 
 
 def mcnemar(one: np.ndarray, other: np.ndarray) -> tuple[int, int, float]:
@@ -99,32 +97,42 @@ def variance_components(groups: Sequence[np.ndarray]) -> dict[str, float]:
     return {**found, "between": between**0.5, "within": float(inside) ** 0.5, "share": between / whole if whole > 0 else np.nan}
 
 
-def redrawn(count: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """(draw, item): how much each item counts when as many are drawn with repetition."""
-    return np.asarray(rng.multinomial(count, np.full(count, 1 / count), size=draws) / count)
-
-
-def beside(right: Mapping[str, np.ndarray], base: str, draws: int = DRAWS, seed: int = 0) -> dict[str, dict[str, float]]:
+def beside(right: Mapping[str, np.ndarray], base: str) -> dict[str, dict[str, float]]:
     """Method -> mean accuracy, its 95 % interval, and the difference from `base` with its own.
 
-    `right` is (model, example): the share of a model's subnetworks that answer right. Models and examples are both drawn
-    anew, the same ones for all methods, so that differences are paired. With one model the interval is about examples
-    alone; with few it is too narrow, as bootstraps of few are.
+    `right` is (model, example): the share of a model's subnetworks that answer right. Differences are taken model by model
+    and example by example, so that they are paired.
     """
-    rng = np.random.default_rng(seed)
-    models, examples = next(iter(right.values())).shape
-    by_model = redrawn(models, draws, rng)
-    drawn = {name: np.empty(draws) for name in right}
-    for first in range(0, draws, CHUNK):
-        some = slice(first, first + CHUNK)
-        by_example = redrawn(examples, len(by_model[some]), rng)
-        for name, values in right.items():
-            drawn[name][some] = ((by_model[some] @ values) * by_example).sum(1)
     made = {}
     for name, values in right.items():
-        low, high = np.quantile(drawn[name], EDGES)
-        row = {"value": float(values.mean()), "low": float(low), "high": float(high), "models": models, "n": examples}
-        gap_low, gap_high = np.quantile(drawn[name] - drawn[base], EDGES)
-        gap = float(values.mean() - right[base].mean())
-        made[name] = {**row, "difference": gap, "difference_low": float(gap_low), "difference_high": float(gap_high)}
+        low, high = crossed_interval(values, 0.0, 1.0)
+        row = {"value": float(values.mean()), "low": low, "high": high, "models": len(values), "n": values.shape[1]}
+        gaps = values - right[base]
+        low, high = crossed_interval(gaps, -1.0, 1.0) if name != base else (0.0, 0.0)
+        made[name] = {**row, "difference": float(gaps.mean()), "difference_low": low, "difference_high": high}
     return made
+
+
+def crossed_interval(values: np.ndarray, least: float, most: float) -> tuple[float, float]:
+    """95 % t interval of the mean of (model, example) values where both are samples; of one model, of examples alone.
+
+    A two-way analysis of variance without replication, both effects random: with mean squares M of models, E of examples and
+    R of what is left, the variance of the mean is (M + E - R) / (models x examples); a part that comes out below zero counts
+    as zero. Degrees of freedom are Satterthwaite's. As in Bonett and Price's interval two examples are added, one on which all
+    models have the `least` value there can be, and one with the `most`: without them the interval has no width where all
+    values are the same.
+    """
+    x = np.column_stack([values, np.full(len(values), least), np.full(len(values), most)])
+    models, examples = x.shape
+    across = models * x.mean(0).var(ddof=1)  # the mean square of examples
+    squares, freedom = [across], [examples - 1]
+    if models > 1:
+        between = examples * x.mean(1).var(ddof=1)  # that of models
+        residual = x - x.mean(0, keepdims=True) - x.mean(1, keepdims=True) + x.mean()
+        rest = (residual**2).sum() / ((models - 1) * (examples - 1))
+        squares = [max(across, rest), max(between, rest), -rest]
+        freedom = [examples - 1, models - 1, (models - 1) * (examples - 1)]
+    variance = sum(squares)
+    df = variance**2 / sum(square**2 / f for square, f in zip(squares, freedom, strict=True))
+    half = float(student.ppf((1 + LEVEL) / 2, df) * (variance / x.size) ** 0.5)
+    return max(least, float(x.mean()) - half), min(most, float(x.mean()) + half)

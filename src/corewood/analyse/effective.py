@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.generalisation import FULL, judged
+from corewood.analyse.generalisation import FULL, judged, of_skills
 from corewood.errors import InputError
+from corewood.evaluate.metrics import BALANCED, D_PRIME
 from corewood.spec.study import CHALLENGE
 
 Order = Literal["accuracies", "seeds"]
@@ -29,7 +30,8 @@ def effective_size(
 
     `accuracy` holds subnetworks of every checkpoint over a grid of targets and seeds, and the full models. Sets: in
     domain; challenge (mean over the cases in `focus`, or over all), or one for each named list of cases in `focus`; mixed
-    (in domain and the first of those, with the weights `mixed`); every case. All but the cases are `whole`.
+    (in domain and the first of those, with the weights `mixed`); every case; balanced accuracy of each challenge set and of
+    every skill. All but cases and skills are `whole`.
 
     Within the margin means on either side of the full model, as the paper's text says; with `one_sided`, as its code does,
     a subnetwork that is better than the full model is always faithful.
@@ -38,8 +40,9 @@ def effective_size(
     averages those, as its code does. Nothing faithful counts as 1.
 
     Flags: `floor`, `ceiling` (share of the curves at the grid's edge: the true size may be smaller; nothing in the grid is
-    faithful), `trivial` (a subnetwork that is always wrong would be faithful), `holes` (runs missing from the grid),
-    `non_monotone` (curves where a smaller size is faithful and a larger is not).
+    faithful), `trivial` (a subnetwork that is always wrong would be faithful; in balanced accuracy of two answers, one that
+    always says the same), `holes` (runs missing from the grid), `non_monotone` (curves where a smaller size is faithful and a
+    larger is not).
     """
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
@@ -57,12 +60,12 @@ def effective_size(
         known = ~np.isnan(off)
         sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
         facts = {"checkpoint": checkpoint, "set": name, "order": order, "one_sided": one_sided, "full": full}
-        facts["whole"] = bool(part["whole"].iloc[0])
+        facts |= {"whole": bool(part["whole"].iloc[0]), "metric": part["metric"].iloc[0]}
         std = float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan
         flags = {
             "floor": float(faithful[:, -1].mean()),
             "ceiling": float((~faithful).all(1).mean()),
-            "trivial": bool(full <= margin + SLACK),
+            "trivial": bool(full <= part["floor"].iloc[0] + margin + SLACK),
             "holes": int(grid.isna().to_numpy().sum()),
             "non_monotone": sum(dented(f[k]) for f, k in zip(faithful, known, strict=True)),
         }
@@ -78,7 +81,8 @@ def dented(faithful: np.ndarray) -> bool:
 def by_set(
     accuracy: pd.DataFrame, mixed: tuple[float, float], focus: Sequence[str] | Mapping[str, Sequence[str]]
 ) -> pd.DataFrame:
-    """Accuracy rows -> checkpoint, subnetwork, target, seed, set, whole, value. A set lacks a value where a member does."""
+    """Accuracy rows -> checkpoint, subnetwork, target, seed, set, whole, metric, floor, value. A set lacks a value where a
+    member does. `floor`: what one and the same answer gets of two, in balanced accuracy; else 0."""
     rows = judged(accuracy)
     keys = ["checkpoint", "subnetwork", "target", "seed"]
     challenge = rows[rows["domain"] == "challenge"]
@@ -95,10 +99,16 @@ def by_set(
         weights = np.array(mixed, float) / sum(mixed)
         means[MIXED] = weights[0] * means[IN_DOMAIN] + weights[1] * first
     parts = [series.rename("value").reset_index().assign(set=name, whole=True) for name, series in means.items()]
-    single = rows[rows["domain"] != "in-domain"]
     several = challenge["dataset"].nunique() > 1
+    single = rows[rows["domain"] != "in-domain"]
     name = single["dataset"] + ": " + single["case"] if several else single["case"]
     single = single.assign(set=name.where(single["case"] != "all", single["dataset"]), whole=False)
     if len(single) and single["set"].nunique() > 1:
-        parts.append(single[[*keys, "set", "whole", "value"]])
-    return pd.concat(parts, ignore_index=True)
+        parts.append(single)
+    skills = of_skills(accuracy, BALANCED)
+    which = ": " + (skills["dataset"] + ": " if several else "") + skills["case"]
+    two = skills["dataset"].isin(of_skills(accuracy, D_PRIME)["dataset"])
+    balanced = skills.assign(set=BALANCED + which.str.removesuffix(": all"), whole=skills["case"] == "all", metric=BALANCED)
+    every = [*(part.assign(metric="accuracy", floor=0.0) for part in parts), balanced.assign(floor=0.5 * two)]
+    columns = [*keys, "set", "whole", "metric", "floor", "value"]
+    return pd.concat([part[columns] for part in every if len(part)], ignore_index=True)

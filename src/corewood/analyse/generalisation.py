@@ -4,7 +4,8 @@ Subnetworks are compared where their searches ended equally well. The measure is
 the search: a search is comparable when its KL is at most `RATIO` times the lowest of its size, or within `NOISE` nats of it,
 since few texts hold most of a small KL. Both numbers are choices.
 
-`accuracy` is the `scores` table (see docs/tables.md).
+`accuracy` is the `scores` table (see docs/tables.md). It may hold rows about skills, which have metrics of their own; only
+where it says so are they looked at.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from corewood.evaluate.metrics import Z
+from corewood.evaluate.metrics import OF_SKILLS, Z
 
 FULL = "full"
 SEARCH = "prune"  # the question whose subnetworks are compared with each other
 SAME = 0.03  # in-domain accuracies that differ by at most three points count as the same
 RATIO = 1.5
 NOISE = 0.005  # nats
+UNSAID = {"metric": "accuracy", "skill": ""}  # of a table that does not say
 
 
 def subnetworks(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -39,30 +41,46 @@ def full_model(accuracy: pd.DataFrame) -> pd.DataFrame:
     return last
 
 
+def of_skills(rows: pd.DataFrame, *metrics: str) -> pd.DataFrame:
+    """Rows about skills, of all their metrics or of some; a table without metrics has none."""
+    found: pd.DataFrame = rows[rows["metric"].isin(metrics or OF_SKILLS)] if "metric" in rows else rows.iloc[:0]
+    return found
+
+
+def of_cases(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows about sets and cases: all but those about skills."""
+    found: pd.DataFrame = rows[~rows["metric"].isin(OF_SKILLS)] if "metric" in rows else rows
+    return found
+
+
 def judged(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows that say something of their own: in-domain sets, cases, and challenge sets without cases."""
+    rows = of_cases(rows)
     cased = set(rows.loc[rows["case"] != "all", "dataset"])
     return rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
 
 
 def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.DataFrame:
-    """Per target, dataset and case: min, max, mean, std, range over subnetworks, and the full model's value.
+    """Per target, dataset, case and metric: min, max, mean, std, range over subnetworks, and the full model's value. Rows
+    about skills come after those about cases.
 
     `range_same` is the largest difference between two subnetworks whose in-domain accuracies differ by at most three
     points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
     others of its size; where it is given, those that did not take no part in `range_same`.
     """
+    accuracy = accuracy.assign(**{name: value for name, value in UNSAID.items() if name not in accuracy})
     some = subnetworks(accuracy)
-    whole = full_model(accuracy).set_index(["dataset", "case"])["value"]
+    whole = full_model(accuracy).set_index(["metric", "dataset", "case"])["value"]
     in_domain = some[some["domain"] == "in-domain"].set_index("subnetwork")["value"]
     if comparable is not None:
         in_domain = in_domain[comparable.reindex(in_domain.index, fill_value=False)]
     rows = []
-    for (target, dataset, case), part in some.groupby(["target", "dataset", "case"], sort=False):
+    for (target, dataset, case, metric), part in some.groupby(["target", "dataset", "case", "metric"], sort=False):
         values = part.set_index("subnetwork")["value"]
         same, lowest, highest = widest_pair(values, in_domain)
-        facts = {"target": target, "dataset": dataset, "case": case, **part.iloc[0][["group", "gold", "domain", "n"]]}
-        found = {"subnetworks": len(values), "full": float(whole.get((dataset, case), np.nan))}
+        first = part.iloc[0][["group", "skill", "gold", "domain", "n"]]
+        facts = {"target": target, "dataset": dataset, "case": case, "metric": metric, **first}
+        found = {"subnetworks": len(values), "full": float(whole.get((metric, dataset, case), np.nan))}
         moments = values.agg(["min", "max", "mean", "std"])
         gap = {"range": moments["max"] - moments["min"], "range_same": same, "lowest": lowest, "highest": highest}
         rows.append({**facts, **found, **moments, **gap})
@@ -124,7 +142,7 @@ def widest(values: pd.DataFrame) -> float:
 
 def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
     """The full model over training: one row per checkpoint, dataset and case, and per named list of cases (their mean)."""
-    rows = accuracy[accuracy["subnetwork"] == FULL]
+    rows = of_cases(accuracy[accuracy["subnetwork"] == FULL])
     for name, cases in (focus or {}).items():
         for checkpoint, part in rows[rows["case"].isin(cases)].groupby("checkpoint"):
             value = part["value"].mean()

@@ -155,6 +155,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[Draw], Pair], Callable[[Draw], Pair
 }
 COUNTER = {pair[0]: makers[0] for pair, makers in CASES.items()}
 OVERLAP = {pair[1]: makers[1] for pair, makers in CASES.items()}
+COUNTERPARTS = {case: " / ".join(pair) for pair in CASES for case in pair}  # case -> what both of a pair are called
 
 
 def unrelated(draw: Draw) -> Pair:

@@ -1,4 +1,5 @@
-"""From logits to facts: a task's metric with its interval, accuracy by case, agreement with the full model, KL to it."""
+"""From logits to facts: a task's metric with its interval, accuracy by case, agreement with the full model, KL to it; and
+scores of skills, which do not fall when a model merely gives one answer more often than before."""
 
 from __future__ import annotations
 
@@ -8,15 +9,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_softmax
-from scipy.stats import norm, pearsonr
+from scipy.optimize import brentq
+from scipy.special import log_softmax, logsumexp
+from scipy.stats import norm, pearsonr, rankdata
 
 from corewood.data.labels import fold_classes
+from corewood.data.skills import skill_parts, skills_of
 from corewood.data.task import ALL, Split
 from corewood.errors import InputError
 
 LEVEL = 0.95
 Z = norm.ppf(1 - (1 - LEVEL) / 2)  # standard errors to either side of an estimate
+BALANCED, AUC, D_PRIME, CRITERION = "balanced", "auc", "d-prime", "criterion"
+OF_SKILLS = (BALANCED, AUC, D_PRIME, CRITERION)  # metrics of skills; the last three where there are two answers
 ROUNDING = 1e-6  # outputs that differ by less than this share are the same number, but for 32-bit rounding
 
 
@@ -51,7 +56,7 @@ def parts(split: Split) -> Iterator[tuple[str, str, np.ndarray]]:
 
 
 def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.ndarray | None = None) -> pd.DataFrame:
-    """One row per case: case, group, gold, n, correct, value, low, high and, beside the full model, agreement and kl."""
+    """One row per case: case, group, skill, gold, n, correct, value, low, high and, beside the full model, agreement and kl."""
     if split.regression:
         raise InputError(f"{split.name}: its labels are numbers, which nobody hits exactly; judge them with metric pearson")
     fold = fold_classes(classes, split)
@@ -59,12 +64,13 @@ def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.
     right = guess == split.gold
     nothing = np.full(len(split), np.nan)
     same, divergence = (nothing, nothing) if full is None else (guess == predicted(full, fold), kl(full, logits))
-    rows = []
+    rows, skills = [], skills_of(split)
     for case, group, inside in parts(split):
-        gold = split.frame["label"][inside].unique()
+        gold, skill = split.frame["label"][inside].unique(), skills[inside].unique()
         n, correct = int(inside.sum()), int(right[inside].sum())
         low, high = wilson(correct, n)
-        about = {"case": case, "group": group, "gold": str(gold[0]) if len(gold) == 1 else "mixed"}
+        about = {"case": case, "group": group, "skill": str(skill[0]) if len(skill) == 1 else ""}
+        about["gold"] = str(gold[0]) if len(gold) == 1 else "mixed"
         found = {"n": n, "correct": correct, "value": correct / n, "low": float(low), "high": float(high)}
         rows.append({**about, **found, "agreement": same[inside].mean(), "kl": divergence[inside].mean()})
     return pd.DataFrame(rows)
@@ -95,6 +101,96 @@ def score(metric: str, logits: np.ndarray, gold: np.ndarray, draws: int = 2000) 
     if not np.isfinite(logits).all():
         return undefined(len(gold), "some of the model's outputs are not finite numbers")
     return SCORES[metric](logits.astype(np.float64), gold, draws)
+
+
+def skill_scores(logits: np.ndarray, split: Split, classes: Sequence[str]) -> pd.DataFrame:
+    """One row per skill and metric, the whole set first: metric, case (the skill), value, low, high, n, note.
+
+    balanced: the mean over answers of the share that is right. auc: how often an example of the one answer looks more like it
+    than an example of the other does; whatever a model adds to one answer throughout does not change it. d-prime and
+    criterion: how far apart the two answers lie for the model, and how far its threshold lies from the middle, in standard
+    deviations; a criterion above zero leans to the second of the set's labels.
+    """
+    fold = fold_classes(classes, split)
+    guess, gold = predicted(logits, fold), split.gold
+    rows = []
+    for skill, inside in skill_parts(split):
+        found = {BALANCED: balanced(guess[inside], gold[inside])}
+        if len(split.labels) == 2:
+            found[AUC] = auc(log_odds(logits[inside], fold), gold[inside])
+            found |= detection(guess[inside], gold[inside])
+        rows += [{"metric": metric, "case": skill, **vars(score)} for metric, score in found.items()]
+    return pd.DataFrame(rows)
+
+
+def together(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    """(value, low, high) of the mean of independent numbers from theirs: Zou and Donner's (2008) interval."""
+    values, lows, highs = np.array(parts).T
+    if len(parts) == 1:
+        return parts[0]
+    below, above = (float(np.sqrt(((values - ends) ** 2).sum())) / len(parts) for ends in (lows, highs))
+    return float(values.mean()), float(values.mean()) - below, float(values.mean()) + above
+
+
+def balanced(guess: np.ndarray, gold: np.ndarray) -> Score:
+    """The mean over labels of the share that is right; (example,) each. Its interval is made of Wilson's for each label."""
+    shares = []
+    for label in np.unique(gold):
+        correct, n = int((guess[gold == label] == label).sum()), int((gold == label).sum())
+        low, high = wilson(correct, n)
+        shares.append((correct / n, float(low), float(high)))
+    value, low, high = together(shares)
+    return Score(value, max(0.0, low), min(1.0, high), len(gold))
+
+
+def detection(guess: np.ndarray, gold: np.ndarray) -> dict[str, Score]:
+    """d-prime and criterion of two labels, 0 and 1, by signal detection; (example,) each.
+
+    Half an example is added to the right and to the wrong answers of each label (Hautus 1995), so that both are numbers where
+    all are right. Variances are Gourevitch and Galanter's (1967).
+    """
+    n = np.array([(gold == label).sum() for label in (0, 1)])
+    rates = (np.array([((guess == label) & (gold == label)).sum() for label in (0, 1)]) + 0.5) / (n + 1)
+    z = norm.ppf(rates)  # of both labels: that of false alarms is 1 - the other's
+    variance = float((rates * (1 - rates) / (n * norm.pdf(z) ** 2)).sum())
+    found = {}
+    for metric, value, std in ((D_PRIME, z[0] + z[1], variance**0.5), (CRITERION, (z[1] - z[0]) / 2, variance**0.5 / 2)):
+        found[metric] = Score(float(value), float(value - Z * std), float(value + Z * std), len(gold))
+    return found
+
+
+def log_odds(logits: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """(..., class) -> (...): of label 0 against label 1, in nats."""
+    logits = logits.astype(np.float64)
+    return np.asarray(logsumexp(logits[..., fold == 0], -1) - logsumexp(logits[..., fold == 1], -1))
+
+
+def placements(odds: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """(example,): the share of the other label's examples that lie on the right side of this one; ties count half."""
+    placed = np.empty(len(odds))
+    ranks = rankdata(odds)
+    for label in (0, 1):
+        mine = gold == label
+        below = (ranks[mine] - rankdata(odds[mine])) / (~mine).sum()  # of the other label's
+        placed[mine] = below if label == 0 else 1 - below
+    return placed
+
+
+def auc(odds: np.ndarray, gold: np.ndarray) -> Score:
+    """The area under the ROC curve of (example,) log odds of label 0. Its interval is Newcombe's (2006, method 5)."""
+    ones, others = int((gold == 0).sum()), int((gold == 1).sum())
+    value = float(placements(odds, gold)[gold == 0].mean())
+    more = (ones + others) / 2 - 1
+
+    def off(area: float) -> float:
+        """How far it is from the value found, beyond what the interval of that area allows."""
+        spread = area * (1 - area) * (1 + more * (1 - area) / (2 - area) + more * area / (1 + area)) / (ones * others)
+        return (value - area) ** 2 - Z**2 * spread
+
+    aside = 1e-9  # at 0 and 1 the value itself solves it, too
+    low = 0.0 if value <= aside else brentq(off, 0.0, value - aside)
+    high = 1.0 if value >= 1 - aside else brentq(off, value + aside, 1.0)
+    return Score(value, float(low), float(high), len(gold))
 
 
 def undefined(n: int, note: str) -> Score:

@@ -10,6 +10,7 @@ import pandas as pd
 from corewood.analyse.ablation import OUTSIDE, widened
 from corewood.report.html import html_table, in_points, share
 from corewood.report.items import chart, says, table
+from corewood.report.spread import skill_name
 from corewood.report.style import INK, LINES, MARK, PALE, Tables, coloured, in_rows, ordered, tips, unit_places
 from corewood.report.words import count, joined, largest, signed
 
@@ -115,6 +116,25 @@ def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
     ordered = [key for key in largest.index if key in keys]
     several = cases["dataset"].nunique() > 1
     return inside + [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
+
+
+@table("Ablations", "ablation-skills", "Skills without a core head", of="skill_ablation")
+def skill_ablation_table(tables: Tables) -> str | None:
+    """Balanced accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves
+    out zero. A head whose removal changes cases and not their skills moves the prior."""
+    rows = tables["skill_ablation"]
+    single = rows[rows["kind"].isin(["head", "mlp"])]
+    shown = pd.concat([rows[rows["units"] == OUTSIDE], single[single["core"]] if single["core"].any() else single])
+    several = rows["dataset"].nunique() > 1
+    lines: dict[str, dict[str, str]] = {"none: the full model": {}}
+    for row in shown.to_dict("records"):
+        skill, sure = skill_name(row["dataset"], row["case"], several), row["low"] > 0 or row["high"] < 0
+        lines["none: the full model"][skill] = share(row["full"])
+        lines.setdefault(row["units"], {})[skill] = (
+            f"{100 * row['value']:.1f} ({in_points(row['change'])}{'*' if sure else ''})"
+        )
+    table = pd.DataFrame.from_dict(lines, orient="index").rename_axis("removed").reset_index()
+    return html_table(table) if len(shown) else None
 
 
 @chart("Ablations", "interactions", "Together and apart", of="ablation")

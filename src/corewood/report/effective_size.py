@@ -10,6 +10,7 @@ import pandas as pd
 
 from corewood.analyse.effective import MIXED
 from corewood.analyse.generalisation import judged
+from corewood.evaluate.metrics import BALANCED
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
 from corewood.report.spread import against_sparsity
@@ -116,7 +117,8 @@ def size_point(tables: Tables) -> list[str]:
         if len(rows) > 1:
             first, last = rows.iloc[0], rows.iloc[-1]
             start, end = (f"{effective(row)} at step {row['checkpoint']}" for row in (first, last))
-            parts.append(f"{name} it goes from {start} to {end}")
+            what = "in " + name.replace(BALANCED, "balanced accuracy", 1) if first["metric"] == BALANCED else name
+            parts.append(f"{what} it goes from {start} to {end}")
     return [f"Effective size, in units of the full model: {'; '.join(parts)}."] if parts else []
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from corewood.analyse.generalisation import of_cases, of_skills
 from corewood.report.style import Tables
 from corewood.report.ways import BESIDE
 from corewood.report.words import joined, quoted
@@ -19,6 +20,9 @@ ACROSS = ("core_tunings", "tunings", "survivors", "stability", "stability_pairs"
           "competing", "core_alone")  # fmt: skip
 
 
+WITH_SKILLS = ("scores", "spread", "ablation")  # tables that have rows about skills below those about cases
+
+
 @dataclass(frozen=True)
 class ModelTables:
     label: str  # empty where there is but one
@@ -27,6 +31,15 @@ class ModelTables:
     @property
     def slug(self) -> str:
         return re.sub(r"[^A-Za-z0-9]+", "-", self.label).strip("-").lower()
+
+
+def apart(tables: Tables) -> Tables:
+    """Rows about skills in tables of their own, `skill_spread` and so on, so that the others are about cases alone."""
+    made = dict(tables)
+    for name in WITH_SKILLS:
+        if name in tables and len(skills := of_skills(tables[name])):
+            made |= {name: of_cases(tables[name]), f"skill_{name}": skills}
+    return made
 
 
 def models_of(tables: Tables) -> list[ModelTables]:
@@ -73,7 +86,7 @@ def rows_of(tables: Tables, task: str, tuning: int, way: str, first: bool) -> Ta
             inside &= (table[column] == value) if column in table else True
         if of_way:
             inside &= table["way"].isin([way, "full"])
-        if name in ("scores", "sizes"):
+        if name in ("scores", "skill_scores", "sizes"):
             inside &= table["question"].isin(["full", "prune", "effective_size"])
         if inside.any():
             found[name] = table[inside].reset_index(drop=True)

@@ -34,7 +34,7 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
-from corewood.report.models import AT_CHECKPOINTS, ModelTables, models_of, plain, unlearnt
+from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
 from corewood.report.style import Tables, styled
 from corewood.report.words import Finding
 
@@ -128,7 +128,7 @@ def finding(tables: Tables, model: str) -> Finding:
 
 def judged_finding(tables: Tables, model: str) -> Finding:
     """What is in doubt first. Searches beside the plain ones are told of where they are compared with these."""
-    tables = plain(tables)
+    tables = apart(plain(tables))
     models = models_of(tables)
     single = len(models) == 1
     shared = {name: table for name, table in tables.items() if name not in AT_CHECKPOINTS}
@@ -145,6 +145,7 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
     """Section -> what it shows; sections without data are absent."""
     alt.data_transformers.disable_max_rows()
     made: dict[str, list[Drawn]] = {section: [] for section in SECTIONS}
+    tables = apart(tables)
     models = models_of(tables)
     for item in [item for question in QUESTIONS for item in items_of(question)]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
@@ -209,8 +210,17 @@ def basis(ablate: str, tables: Tables) -> str:
     ways = set(tables["scores"]["way"])
     said += "; of importance pruning, by zero unless the study says otherwise" if "importance" in ways else ""
     said += "; in retraining, by zero" if (tables["scores"]["state"] == "retrained").any() else ""
-    said += ". Intervals are Wilson's, 95 %"
-    return said + (", and where ways are compared those of a bootstrap over models and examples." if "ways" in tables else ".")
+    said += ". Intervals are 95 %: of accuracy Wilson's"
+    if "skills" in tables:
+        said += (
+            "; of balanced accuracy Zou and Donner's, made of Wilson's; of AUC Newcombe's; of d\u2032 Gourevitch and Galanter's"
+        )
+    if "ways" in tables:
+        said += "; where ways are compared, t intervals over models and examples, both taken as samples (of one model, over "
+        said += "examples alone)"
+    if "tickets" in tables:
+        said += ". \u00b1 is one standard deviation over seeds, and no interval"
+    return said + "."
 
 
 def provenance(about: Mapping[str, Any], tables: Tables) -> str:

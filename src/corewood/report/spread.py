@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.generalisation import full_model, judged, subnetworks
+from corewood.analyse.generalisation import full_model, judged, of_skills, subnetworks
+from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.style import (
@@ -28,10 +29,12 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.words import largest, listed, name, pct, span
+from corewood.report.words import largest, listed, name, pct, plus_minus, quoted, span, two_digits
 
 QUESTION = "Does a subnetwork of this size still handle the hard cases?"
 MARGIN = 0.03  # a case that falls by more than three points is not kept
+WHOLE = "whole sets, balanced accuracy"
+MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
 
 def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -80,13 +83,17 @@ def spread_chart(tables: Tables) -> Any:
 
 @chart("Subnetworks", "same-in-domain", "The same in domain, different outside", of="spread accuracy")
 def same_in_domain_chart(tables: Tables) -> Any:
-    """One point per subnetwork. A column of points above each other has one in-domain accuracy and many kinds of behaviour."""
+    """One point per subnetwork. A column of points above each other has one in-domain accuracy and many kinds of behaviour.
+    Balanced accuracy counts all right answers alike: it stays where a subnetwork loses with one what it wins with another."""
     rows = compared(tables["accuracy"])
     inside = rows[rows["domain"] == "in-domain"].set_index("subnetwork")["value"]
     cases = judged(rows[rows["domain"] == "challenge"])
     if cases.empty:
         return None
     kinds = cases.assign(kind=("cases whose answer is " + cases["gold"]).where(cases["gold"] != "mixed", "cases"))
+    if "skill_scores" in tables:
+        skills = of_skills(compared(tables["skill_scores"]), BALANCED)
+        kinds = pd.concat([kinds, skills[skills["case"] == "all"].assign(kind=WHOLE)])
     table = kinds.groupby(["subnetwork", "target", "kind"], sort=False)["value"].mean().reset_index()
     table["inside"] = table["subnetwork"].map(inside)
     table["size"] = table["target"].map(lambda t: "full model" if t == 0 else percent(t))
@@ -104,7 +111,7 @@ def same_in_domain_chart(tables: Tables) -> Any:
             column=alt.Column("kind:N", title=None),
             tooltip=tips("subnetwork:N | in domain = inside:Q .3f | cases, mean = value:Q .3f"),
         )
-        .properties(width=300, height=240)
+        .properties(width=300 if table["kind"].nunique() < 3 else 235, height=240)
     )
 
 
@@ -221,6 +228,31 @@ def spread_table(tables: Tables) -> str | None:
     return html_table(table[columns], {"gold": "right answer"})
 
 
+@table("Subnetworks", "skills", "Skills in numbers", of="skills")
+def skills_table(tables: Tables) -> str | None:
+    """A skill is to tell answers apart, whatever is said more often. Balanced accuracy: the mean over answers of the share that
+    is right, in per cent. AUC: how often an example of the one answer looks more like it than one of the other does, in per
+    cent; no shift towards an answer changes it. d\u2032: how far apart the two lie for the model, in standard deviations; the
+    criterion: how far its threshold is from the middle, above zero towards the second answer. Of subnetworks the mean
+    (lowest to highest); a star where the interval of the mean's change leaves out zero."""
+    lines, skills = [], tables["skills"]
+    several = skills["dataset"].nunique() > 1
+    for (target, dataset, skill), part in skills.groupby(["target", "dataset", "case"], sort=False):
+        line = {
+            "sparsity": percent(float(str(target))).replace(" ", "\u00a0"),
+            "skill": skill_name(dataset, skill, several),
+            "n": part["n"].iloc[0],
+        }
+        for _, row in part.iterrows():
+            scale, digits = (100, 1) if row["metric"] in (BALANCED, AUC) else (1, 2)
+            full, mean, low, high = (plus_minus(row[c], float("nan"), scale, digits) for c in ("full", "mean", "min", "max"))
+            star = "*" if row["low"] > 0 or row["high"] < 0 else ""
+            line[f"{MEASURES[row['metric']]}, full"] = full
+            line[f"{MEASURES[row['metric']]}, subnetworks"] = f"{mean}{star} ({low} to {high})"
+        lines.append(line)
+    return html_table(pd.DataFrame(lines))
+
+
 @table("Subnetworks", "size-effect", "Accuracy and size", of="size_effect")
 def size_effect_table(tables: Tables) -> str | None:
     """Where subnetworks of one sparsity differ in size, how far their accuracy goes with it: Spearman's rho, and the
@@ -278,11 +310,11 @@ def headline(tables: Tables, model: str) -> str | None:
 
 @says(of="spread", single=True)
 def sparsity_points(tables: Tables) -> list[str]:
-    spread = tables["spread"]
-    return [point for target in shown(spread["target"]) for point in at_sparsity(spread, target)]
+    spread, skills = tables["spread"], tables.get("skills")
+    return [point for target in shown(spread["target"]) for point in at_sparsity(spread, target, skills)]
 
 
-def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
+def at_sparsity(spread: pd.DataFrame, target: float, skills: pd.DataFrame | None = None) -> list[str]:
     rows = judged(spread[spread["target"] == target])
     inside = rows[rows["domain"] == "in-domain"].iloc[0]
     cases = rows[rows["domain"] == "challenge"]
@@ -316,7 +348,55 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
         )
     if len(unable) and not hard.empty:
         verdict += f" The full model itself does not handle {listed(unable)}."
-    return [text, verdict]
+    return [text, verdict, *(skill_or_prior(lost, skills[skills["target"] == target]) if skills is not None else [])]
+
+
+def skill_or_prior(lost: pd.DataFrame, skills: pd.DataFrame) -> list[str]:
+    """Whether the skills of lost cases were lost, too, or the right answer of these cases is only given less often."""
+    several = skills["dataset"].nunique() > 1
+    found: dict[str, list[tuple[float, str]]] = {"lost": [], "moved": [], "none": [], "unsure": []}  # how much, and what
+    for (dataset, skill), cases in lost.assign(skill=lost["skill"].replace("", "all")).groupby(
+        ["dataset", "skill"], sort=False
+    ):
+        rows = skills[(skills["dataset"] == dataset) & (skills["case"] == skill)]
+        if len(rows):
+            kind, much, how = verdict_on(rows, largest(cases, cases["full"] - cases["mean"]))
+            found[kind].append((much, f"{quoted(skill_name(dataset, skill, several))} ({how})"))
+    words = {
+        "lost": ("{} was lost: {}", "{} were lost, most of all {}"),
+        "moved": ("in {} the prior moved and the skill is kept: {}", "in {} the prior moved and the skill is kept, for one {}"),
+        "none": ("in {} the full model has no skill to lose: {}", "in {} the full model has no skill to lose, for one {}"),
+        "unsure": ("of {} it cannot be told: {}", "of {} it cannot be told, for one {}"),
+    }
+    counts = {kind: "one" if len(these) == 1 else str(len(these)) for kind, these in found.items()}
+    parts = [words[kind][len(these) > 1].format(counts[kind], max(these)[1]) for kind, these in found.items() if these]
+    return [f"Skill or prior? Of the skills that these cases belong to, {'; '.join(parts)}."] if parts else []
+
+
+def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
+    """(verdict, how clear it is, why) of a skill and its case that falls most.
+
+    AUC decides, which no shift towards an answer moves, and balanced accuracy where there are more than two answers. A skill
+    is lost where it falls by more than three points and more than its interval; where it does not fall so far, the prior moved.
+    Of what the full model cannot tell apart itself, its right answers were a habit.
+    """
+    by: dict[str, dict[str, Any]] = rows.set_index("metric").to_dict("index")  # type: ignore[assignment]
+    metric = AUC if AUC in by else BALANCED
+    row, fall = by[metric], float(worst["full"] - worst["mean"])
+    how = f"{MEASURES[metric]} {pct(row['full'])} to {pct(row['mean'])}"
+    if D_PRIME in by:
+        how += f", {MEASURES[D_PRIME]} {two_digits(by[D_PRIME]['full'])} to {two_digits(by[D_PRIME]['mean'])}"
+    if metric == AUC and row["full_low"] <= 0.5:
+        return "none", fall, how
+    if row["change"] < -MARGIN:
+        return "lost" if row["high"] < 0 else "unsure", -row["change"], how
+    less = f"{quoted(worst['gold'])} is said less often, " if worst["gold"] != "mixed" else ""
+    return "moved", fall, f"{less}{quoted(name(worst))} falls from {pct(worst['full'])} to {pct(worst['mean'])}; {how}"
+
+
+def skill_name(dataset: object, skill: object, several: bool) -> str:
+    """A whole set has its name."""
+    return str(dataset) if skill == "all" else f"{dataset}: {skill}" if several else str(skill)
 
 
 @says(of="spread", single=False)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from corewood.analyse.generalisation import comparable, full_model
 from corewood.data.labels import fold_classes, gold_classes
-from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score
+from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score, skill_scores
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
@@ -111,7 +111,18 @@ class Results:
         """One row per subnetwork, dataset and case: the task's metric on the validation set, accuracy on challenge sets."""
         tasks = self.plan.tasks.values()
         tables = [self.scored(r, n) for task in tasks for n in task.datasets for r in self.rows if r.task == task.name]
-        tables += [self.majority(task) for task in tasks if TRAIN in task.splits]
+        return self.complete([*tables, *(self.majority(task) for task in tasks if TRAIN in task.splits)])
+
+    @cached_property
+    def every_score(self) -> pd.DataFrame:
+        """And below, one row per subnetwork, challenge set, skill and metric of it."""
+        sets = [(task, n) for task in self.plan.tasks.values() for n in task.challenge]
+        skills = self.complete([self.skilled(r, n) for task, n in sets for r in self.rows if r.task == task.name])
+        return pd.concat([self.scores, skills], ignore_index=True) if len(skills) else self.scores
+
+    def complete(self, tables: list[pd.DataFrame]) -> pd.DataFrame:
+        """One table, with what every row says of itself in front."""
+        tables = [table for table in tables if not table.empty]
         first = ["study", "model", *FACTS, "subnetwork", "dataset", "case", "domain", "metric"]
         if not tables:
             return pd.DataFrame(columns=[*first, "value"])
@@ -121,7 +132,7 @@ class Results:
     def scored(self, row: Subnetwork, dataset: str, logits: np.ndarray | None = None) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
         split, logits = task.splits[dataset], self.logits(row, dataset) if logits is None else logits
-        facts = {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": task.domain(dataset), "note": ""}
+        facts = {**self.about(row, dataset), "note": ""}
         plain = task.metric if task.domain(dataset) != CHALLENGE or split.regression else "accuracy"
         beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
         if split.regression:
@@ -136,6 +147,15 @@ class Results:
                 table[name] = [getattr(one, name) for one in found]
             table["correct"] = np.nan
         return table
+
+    def skilled(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
+        task = self.plan.tasks[row.task]
+        made = skill_scores(self.logits(row, dataset), task.splits[dataset], task.classes)
+        return made.assign(**self.about(row, dataset), group="", skill=made["case"], gold="mixed") if len(made) else made
+
+    def about(self, row: Subnetwork, dataset: str) -> dict[str, Any]:
+        domain = self.plan.tasks[row.task].domain(dataset)
+        return {**row.facts(), "subnetwork": row.name, "dataset": dataset, "domain": domain}
 
     def majority(self, task: TaskPlan) -> pd.DataFrame:
         """What a model gets that always says the most frequent class of training."""
@@ -245,7 +265,14 @@ class Group:
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """The scores of the full models and of this way."""
-        table = self.results.scores
+        return self.own(self.results.scores)
+
+    @cached_property
+    def every_score(self) -> pd.DataFrame:
+        """And below, those of skills."""
+        return self.own(self.results.every_score)
+
+    def own(self, table: pd.DataFrame) -> pd.DataFrame:
         mine = (table["task"] == self.model.task.name) & (table["tuning"] == self.model.tuning)
         own = (table["way"] == self.way) & (table["prune"] == self.prunes) & table["question"].isin((PRUNE, GRID))
         return table[mine & (own | (table["way"] == FULL))].reset_index(drop=True)

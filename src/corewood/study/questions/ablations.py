@@ -13,8 +13,9 @@ import pandas as pd
 
 from corewood.analyse.ablation import OUTSIDE, ablation_rows
 from corewood.data.read import drawn
+from corewood.data.skills import skill_parts
 from corewood.data.task import FOCUS, Split
-from corewood.evaluate.metrics import kl, parts
+from corewood.evaluate.metrics import BALANCED, kl, parts
 from corewood.evaluate.predict import ablate, unit_set, without
 from corewood.spec import Ablations
 from corewood.spec.questions import CORE
@@ -212,6 +213,14 @@ def do_ablate(work: Work) -> dict[str, Any]:
     return {"closed": [list(units) for units in closed]}
 
 
+def answers_of(split: Split, rows: np.ndarray) -> list[tuple[str, list[np.ndarray]]]:
+    """(skill, which of the rows have each of its answers), where there are several among them."""
+    gold = split.gold[rows]
+    parts = {skill: [inside[rows] & (gold == label) for label in np.unique(gold)] for skill, inside in skill_parts(split)}
+    held = {skill: [answer for answer in answers if answer.any()] for skill, answers in parts.items()}
+    return [(skill, answers) for skill, answers in held.items() if len(answers) > 1]
+
+
 def ablation_table(results: Results) -> pd.DataFrame | None:
     part: Part = results.plan.parts.get("ablations", Part())
     return stack([table for place, jobs in part.jobs.items() if (table := table_of(results, place, jobs)) is not None])
@@ -236,15 +245,18 @@ def table_of(results: Results, place: Place, jobs: Sequence[Job]) -> pd.DataFram
     inside = {n: split.cases.isin(chosen).to_numpy()[rows] for n, chosen in lists.items()} if split.cases is not None else {}
     cases += [(name, "", here) for name, here in inside.items() if here.any()]
     core, heads = results.core(key), results.units.layers * results.units.heads
-    table = ablation_rows(results.right(task.name, whole, dataset, rows), right, cases, core, heads)
+    skills = answers_of(split, rows) if dataset in task.challenge else []
+    table = ablation_rows(results.right(task.name, whole, dataset, rows), right, cases, core, heads, skills)
     apart = {" + ".join(units): kl(whole, logits) for units, logits in found.items()}  # (example,)
     if (table["units"] == OUTSIDE).any():
         apart[OUTSIDE] = np.mean([apart[unit] for unit in apart if HEAD.fullmatch(unit) and unit not in core], 0)
-    here = {case: inside for case, _, inside in cases}
+    here = {("accuracy", case): inside for case, _, inside in cases}
+    here |= {(BALANCED, skill): np.any(answers, 0) for skill, answers in skills}
+    judged = zip(table["units"], table["metric"], table["case"], strict=True)
     asked = set_names(results, key, core)
     listed = {case: name for name, chosen in reversed(lists.items()) for case in (*chosen, name)}  # the first that has it
     return table.assign(
-        kl=[float(apart[units][here[case]].mean()) for units, case in zip(table["units"], table["case"], strict=True)],
+        kl=[float(apart[units][here[metric, case]].mean()) for units, metric, case in judged],
         set=table["units"].map({" + ".join(units): asked(units) for units in found}).fillna(""),
         focus=[listed.get(case, "") for case in table["case"]],
         task=key[0],

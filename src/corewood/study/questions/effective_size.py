@@ -33,7 +33,7 @@ def effective_size_table(group: Group) -> pd.DataFrame | None:
     spec = group.results.plan.spec
     rule = spec.effective_size
     assert rule is not None
-    table = group.accuracy[group.accuracy["question"].isin([FULL, GRID])]
+    table = group.every_score[group.every_score["question"].isin([FULL, GRID])]
     found = stack(
         [
             effective_size(table, rule.margin, order, one_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]

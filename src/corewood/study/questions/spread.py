@@ -10,6 +10,7 @@ import pandas as pd
 
 from corewood.analyse.differences import corrected, pair_tests, size_effect, variance_split
 from corewood.analyse.generalisation import spread
+from corewood.analyse.skills import skill_changes
 from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
 from corewood.study.results import Group, Question, in_front, stack
@@ -17,7 +18,21 @@ from corewood.study.subnetwork import PRUNE
 
 
 def spread_table(group: Group) -> pd.DataFrame | None:
-    return spread(group.accuracy, group.comparable) if group.judged else None
+    return spread(group.every_score, group.comparable) if group.judged else None
+
+
+def skills_table(group: Group) -> pd.DataFrame | None:
+    """Of every size: the full model's skills, its subnetworks', and how far they are from each other."""
+    results, task = group.results, group.model.task
+    tables = []
+    for target, rows in group.by_target().items():
+        full = results.full(group.model.key, rows[0].checkpoint)
+        for dataset in task.challenge if full is not None else ():
+            every = np.stack([results.logits(r, dataset) for r in [full, *rows] if r])  # (model, example, class)
+            made = skill_changes(every[0], every[1:], task.splits[dataset], task.classes)
+            tables.append(made.assign(target=target, dataset=dataset))
+    found = stack(tables)
+    return None if found is None else in_front(["target", "dataset"], found)
 
 
 def answers(group: Group) -> Iterator[tuple[dict[str, Any], list[str], np.ndarray]]:
@@ -81,6 +96,7 @@ QUESTION = Question(
     "spread",
     lambda r: {
         "spread": r.each(spread_table),
+        "skills": r.each(skills_table),
         "differences": r.each(differences_table),
         "variance": r.each(variance_table),
         "size_effect": r.each(size_effect_table),

@@ -95,7 +95,7 @@ def models_table(results: Results) -> pd.DataFrame | None:
 
 
 def tables(results: Results) -> dict[str, pd.DataFrame | None]:
-    made = {"scores": results.scores, "models": models_table(results)}
+    made = {"scores": results.every_score, "models": models_table(results)}
     return {**made, "masks": masks_table(results), "sizes": sizes_table(results)}
 
 

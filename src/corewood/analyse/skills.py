@@ -1,0 +1,64 @@
+"""Was a skill lost, or did the model only come to give one answer more often? Subnetworks beside their full model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from corewood.analyse.ablation import paired_change
+from corewood.data.labels import fold_classes
+from corewood.data.skills import skill_parts
+from corewood.data.task import Split
+from corewood.evaluate.metrics import AUC, BALANCED, Z, log_odds, placements, predicted, skill_scores
+
+Change = tuple[float, float, float]  # how far, and the ends of its interval
+
+
+def skill_changes(full: np.ndarray, found: np.ndarray, split: Split, classes: Sequence[str]) -> pd.DataFrame:
+    """One row per skill and metric; `full` is (example, class) logits, `found` (subnetwork, example, class).
+
+    `change` is the mean over subnetworks less the full model's, `low` and `high` its interval over examples, for these
+    subnetworks. All answer the same examples: that of balanced accuracy is paired, answer by answer, that of auc DeLong's
+    (1988). Those of d-prime and criterion take models for independent, which makes them wide.
+    """
+    models = np.stack([full, *found])
+    scored = [skill_scores(logits, split, classes) for logits in models]
+    if scored[0].empty:
+        return scored[0]
+    fold, gold = fold_classes(classes, split), split.gold
+    right, odds = predicted(models, fold) == gold, log_odds(models, fold)  # (model, example)
+    rows = []
+    for skill, inside in skill_parts(split):
+        here = gold[inside]
+        shift = right[1:, inside].mean(0) - right[0, inside]
+        paired = {BALANCED: paired_change(shift, [here == label for label in np.unique(here)])}
+        if len(split.labels) == 2:
+            paired[AUC] = delong(odds[:, inside], here)
+        for metric in scored[0].loc[scored[0]["case"] == skill, "metric"]:
+            values = pd.concat([table[(table["case"] == skill) & (table["metric"] == metric)] for table in scored])
+            whole, others = values.iloc[0], values.iloc[1:]
+            facts = {"case": skill, "metric": metric, "n": whole["n"], "full": whole["value"], "full_low": whole["low"]}
+            facts |= {"full_high": whole["high"], "subnetworks": len(others)}
+            facts |= others["value"].agg(["min", "mean", "max"]).to_dict()
+            change = paired[metric] if metric in paired else independent(whole, others)
+            rows.append({**facts, **dict(zip(("change", "low", "high"), change, strict=True))})
+    return pd.DataFrame(rows)
+
+
+def delong(odds: np.ndarray, gold: np.ndarray) -> Change:
+    """Of auc; (model, example) log odds, the full model's first."""
+    placed = np.stack([placements(one, gold) for one in odds])
+    shift = placed[1:].mean(0) - placed[0]
+    parts = [shift[gold == label] for label in (0, 1)]
+    variance = sum(part.var(ddof=1) / len(part) if len(part) > 1 else np.inf for part in parts)
+    change, half = float(parts[0].mean()), float(Z * variance**0.5)
+    return change, max(-1.0, change - half), min(1.0, change + half)
+
+
+def independent(whole: pd.Series, others: pd.DataFrame) -> Change:
+    """Of scores whose own intervals are symmetric; a mean is at least as sure as its members are on average."""
+    change = float(others["value"].mean() - whole["value"])
+    half = float(np.hypot(whole["high"] - whole["low"], (others["high"] - others["low"]).mean())) / 2
+    return change, change - half, change + half
