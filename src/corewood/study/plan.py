@@ -57,7 +57,7 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
         plan.rows.extend(ways.plan(model, masks))
     for question in QUESTIONS:
         wanted = getattr(spec, question.name, None)
-        if wanted is not None:
+        if wanted is not None or question.name not in StudySpec.model_fields:  # those without a key ask by themselves
             plan.parts[question.name] = question.plan(plan, wanted)
     return plan
 

@@ -9,14 +9,16 @@ from corewood.study.questions import (
     overlaps,
     patterns,
     searches,
+    speed,
     spread,
     subnetworks,
     survivors,
     tickets,
     tunings,
+    verdicts,
     ways_compared,
 )
 
-WORKING = (effective_size, ablations, attention, tickets, patterns)  # in the order of planning
-READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared)
+WORKING = (effective_size, ablations, attention, tickets, patterns, speed)  # in the order of planning
+READING = (subnetworks, searches, spread, verdicts, tunings, core, dynamics, survivors, overlaps, ways_compared)
 QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))

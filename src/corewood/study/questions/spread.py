@@ -12,12 +12,22 @@ from corewood.analyse.differences import corrected, pair_tests, size_effect, var
 from corewood.analyse.generalisation import spread
 from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
+from corewood.study.models import VALIDATION
 from corewood.study.results import Group, Question, in_front, stack
 from corewood.study.subnetwork import PRUNE
 
 
 def spread_table(group: Group) -> pd.DataFrame | None:
-    return spread(group.accuracy, group.comparable) if group.judged else None
+    return spread(group.accuracy, group.comparable, apart(group)) if group.judged else None
+
+
+def apart(group: Group) -> set[frozenset[str]]:
+    """Pairs that differ in domain by more than chance."""
+    tests = stack([pair_tests(right, names) for facts, names, right in answers(group) if facts["dataset"] == VALIDATION])
+    if tests is None:
+        return set()
+    real = corrected(tests)
+    return {frozenset((row["one"], row["other"])) for _, row in real[real["real"]].iterrows()}
 
 
 def answers(group: Group) -> Iterator[tuple[dict[str, Any], list[str], np.ndarray]]:
