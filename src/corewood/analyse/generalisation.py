@@ -73,6 +73,8 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: C
 def widest_pair(values: pd.Series, in_domain: pd.Series, apart: Collection[frozenset[str]] = ()) -> tuple[float, str, str]:
     """The largest difference between two subnetworks that are equal in domain; not a number when no two are."""
     values = values[values.index.isin(in_domain.index)]
+    if values.empty:
+        return float("nan"), "", ""
     gaps = values.to_numpy()[None, :] - values.to_numpy()[:, None]  # (low, high)
     inside = in_domain[values.index].to_numpy()
     same = np.abs(inside[None, :] - inside[:, None]) <= SAME + 1e-9

@@ -167,10 +167,9 @@ def core_chance(tables: Tables) -> list[str]:
     row = tables["core"].iloc[-1]
     if row["masks"] == 1 or not row["heads"]:
         return []
-    return [
-        f"A core of {count(row['heads'], 'head')}: random masks of these sizes share {row['expected']:.2g} "
-        f"({probability(row['p'])}), and {row['expected_layers']:.2g} with as many heads in each layer ({probability(row['p_layers'])})."
-    ]
+    share = f"random masks of these sizes share {row['expected']:.2g} ({probability(row['p'])})"
+    layers = f"{row['expected_layers']:.2g} with as many heads in each layer ({probability(row['p_layers'])})"
+    return [f"A core of {count(row['heads'], 'head')}: {share}, and {layers}."]
 
 
 @says(of="core_tunings", single=False)

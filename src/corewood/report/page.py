@@ -174,7 +174,8 @@ def done(tables: Tables, model: str) -> str:
         low, high = int(cases["n"].min()), int(cases["n"].max())
         each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         kinds = "one case" if len(cases) == 1 else f"{len(cases)} cases"
-        text += f" In domain is the validation set; a case is a kind of example that stands beside it: {kinds}, {each} examples each."
+        text += " In domain is the validation set; a case is a kind of example that is judged beside it: "
+        text += f"{kinds}, {each} examples each."
     return text
 
 
