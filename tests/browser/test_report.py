@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
-import re
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_the_page_opens_with_the_finding(
     page, _, _ = opened
     assert "model has not learnt its task, as far as 60 examples tell" in page.locator(".headline").inner_text()
     assert page.locator(".finding").inner_text() == ""
-    assert page.locator(".tile, details").count() == 0
+    assert page.locator(".tile, .sure").count() == 0
     tables = {**outcome.tables, "models": outcome.tables["models"].assign(learnt=True)}
     (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, draw(tables)), encoding="utf-8")
     page, _, _ = drawn(browser, tmp_path / "report.html")
@@ -96,9 +96,9 @@ def test_the_page_opens_with_the_finding(
     assert page.locator(".tile").count() == 3
     picture: Any = page.locator("#chart-spread").bounding_box()
     assert picture["y"] < 900  # the first picture begins on the first screen
-    assert not page.locator("details li").first.is_visible()
-    page.locator("summary").click()
-    assert "McNemar" in page.locator("details").inner_text()
+    assert not page.locator(".sure li").first.is_visible()
+    page.locator(".sure summary").click()
+    assert "McNemar" in page.locator(".sure").inner_text()
     page.close()
 
 

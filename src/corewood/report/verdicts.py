@@ -206,19 +206,16 @@ def verdicts_chart(tables: Tables) -> Any:
     base = alt.Chart(rows[columns]).encode(
         x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
         y=ordered(alt.Y, "subnetwork", list(dict.fromkeys(rows["subnetwork"]))),
+    )
+    lines = base.mark_rect(fill="transparent", stroke=PALE, strokeWidth=0.6)
+    marks = base.mark_point(size=110, strokeWidth=2).encode(
         shape=alt.Shape("said:N", title=None, scale=alt.Scale(domain=said, range=["circle", "circle", "cross"])),
-        color=alt.Color("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], INK, MARK])),
+        stroke=alt.Stroke("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], INK, MARK])),
+        fill=alt.Fill("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], "white", MARK])),
         tooltip=tips(
             "subnetwork:N | case = where:N | verdict = said:N | full model = full:Q .1% | subnetwork = value:Q .1% | "
             "change = change:Q +.1% | from = low:Q +.1% | to = high:Q +.1% | n:Q | examples that would tell = needed:N"
         ),
-    )
-    marks = base.mark_point(size=110, strokeWidth=2).encode(
-        fill=alt.Fill("said:N", scale=alt.Scale(domain=said, range=[GREENS[3], "transparent", MARK]), legend=None)
-    )
-    lines = base.mark_rect(fill="transparent", stroke=PALE, strokeWidth=0.6).encode(
-        shape=alt.Undefined,
-        color=alt.Undefined,  # type: ignore[arg-type]
     )
     return (lines + marks).properties(width=alt.Step(30), height=alt.Step(22))
 
