@@ -129,7 +129,7 @@ def tiles(tables: Tables) -> str:
 
 def how_sure(said: list[str]) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in said)
-    return f"<details class="sure"><summary>How sure is this?</summary><ul>{lines}</ul></details>" if said else ""
+    return f'<details class="sure"><summary>How sure is this?</summary><ul>{lines}</ul></details>' if said else ""
 
 
 def charts(sections: Mapping[str, list[Drawn]]) -> dict[str, Any]:
