@@ -14,7 +14,7 @@ def case(name: str, n: int, fell: int, rose: int = 0, full: int | None = None) -
     answers = whole.copy()
     answers[:fell] = False
     answers[n - rose :] = True
-    return {"case": name}, whole, answers[None]
+    return {"case": name, "domain": "challenge"}, whole, answers[None]
 
 
 def judge(*cases: tuple[dict[str, str], np.ndarray, np.ndarray]) -> pd.DataFrame:
