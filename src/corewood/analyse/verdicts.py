@@ -26,7 +26,7 @@ Case = tuple[Mapping[str, object], np.ndarray, np.ndarray]  # what it is, (examp
 
 
 def verdicts(cases: Sequence[Case], names: Sequence[str]) -> pd.DataFrame:
-    """One row per subnetwork and case that the full model handles, or set in domain, of subnetworks that are judged together."""
+    """One row per subnetwork and case that the full model handles, or set in domain, of subnetworks judged together."""
     rows = []
     for facts, full, right in cases:
         if facts["domain"] == "challenge" and full.mean() < HANDLES:
