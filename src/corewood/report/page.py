@@ -160,15 +160,16 @@ def judged_finding(tables: Tables, model: str) -> Finding:
 
 
 def done(tables: Tables, model: str) -> str:
-    """What was done, and what units and cases are, in two plain sentences."""
+    """What was looked at, and what units and cases are, in two plain sentences."""
     rows = tables["scores"]
     found = rows[(rows["question"] == "prune") & ~rows["way"].isin(["full", "random"])]
     if found.empty:
         return ""
     one = found.drop_duplicates(["task", "tuning", "way", "prune", "subnetwork"])
-    sizes = [f"{number} {percent(float(str(target)))}" for target, number in one.groupby("target").size().items()]
+    by_size = one.groupby("target").size().items()
+    sizes = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
     parts = "single weights" if (one["prune"] == "weights").all() else "attention heads and MLPs (its units)"
-    text = f"Parts of {model} were removed, {parts}, and what is left was judged: {joined(sizes)}."
+    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(sizes)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
     if len(cases):
         low, high = int(cases["n"].min()), int(cases["n"].max())

@@ -153,7 +153,7 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
     found, sizes, chosen = tables["verdicts"], tables["sizes"], to_take(tables)
     title = "The one to take"
     if chosen is None:
-        title = "The closest: none keeps every case"
+        title = "None is shown to keep every case; the closest"
         bad = found.assign(lost=found["verdict"] == LOST, open=found["verdict"] == OPEN).groupby("subnetwork", sort=False)
         order = bad[["lost", "open"]].sum().sort_values(["lost", "open"], kind="stable").index
         chosen = sizes[sizes["subnetwork"] == order[0]].iloc[0]
