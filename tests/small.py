@@ -84,7 +84,8 @@ def said(outcome: Outcome) -> str:
 
 
 def table_bytes(outcome: Outcome) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in sorted((outcome.report / "tables").iterdir())}
+    """All but measured times, which no two runs share."""
+    return {p.name: p.read_bytes() for p in sorted((outcome.report / "tables").iterdir()) if p.stem != "speed"}
 
 
 def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
     assert requests == [f"file://{report / 'report.html'}"]
     assert console == []
     names = [p.stem for p in sorted((report / "figures").glob("*.svg"))]
-    assert page.locator(".chart").count() == len(names) == 20
+    assert page.locator(".chart").count() == len(names) == 21
     for name in names:
         chart = f"#chart-{name} svg.marks"
         marks = page.locator(", ".join(f"{chart} .mark-{kind} path" for kind in ("symbol", "rect", "line")))
@@ -83,15 +84,21 @@ def test_the_page_opens_with_the_finding(
 ) -> None:
     page, _, _ = opened
     assert "model has not learnt its task, as far as 60 examples tell" in page.locator(".headline").inner_text()
-    assert "handle the hard cases" not in page.locator(".finding").inner_text()
+    assert page.locator(".finding").inner_text() == ""
+    assert page.locator(".tile, .sure").count() == 0
     tables = {**outcome.tables, "models": outcome.tables["models"].assign(learnt=True)}
     (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, draw(tables)), encoding="utf-8")
     page, _, _ = drawn(browser, tmp_path / "report.html")
     assert "Subnetworks of bert" in page.locator(".headline").inner_text()
     finding = page.locator(".finding").inner_text()
-    assert "With 40 % of the units removed, 2 subnetworks keep" in finding
-    assert "The core, heads in all 4 subnetworks, has" in finding
-    assert "chance would give" in finding
+    assert re.search(r"With 40 % of the units removed \(leaves \d+ % of the parameters\), 2 subnetworks have", finding)
+    assert re.search(r"\d+ heads of the model are in all 4 subnetworks: its core \(chance would give", finding)
+    assert page.locator(".tile").count() == 3
+    picture: Any = page.locator("#chart-spread").bounding_box()
+    assert picture["y"] < 900  # the first picture begins on the first screen
+    assert not page.locator(".sure li").first.is_visible()
+    page.locator(".sure summary").click()
+    assert "McNemar" in page.locator(".sure").inner_text()
     page.close()
 
 

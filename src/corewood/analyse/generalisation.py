@@ -10,7 +10,7 @@ where it says so are they looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -60,13 +60,14 @@ def judged(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
 
 
-def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.DataFrame:
+def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: Collection[frozenset[str]] = ()) -> pd.DataFrame:
     """Per target, dataset, case and metric: min, max, mean, std, range over subnetworks, and the full model's value. Rows
     about skills come after those about cases.
 
     `range_same` is the largest difference between two subnetworks whose in-domain accuracies differ by at most three
     points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
-    others of its size; where it is given, those that did not take no part in `range_same`.
+    others of its size; where it is given, those that did not take no part in `range_same`, and neither do pairs that are
+    `apart`: in domain, by more than chance.
     """
     accuracy = accuracy.assign(**{name: value for name, value in UNSAID.items() if name not in accuracy})
     some = subnetworks(accuracy)
@@ -77,7 +78,7 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.Da
     rows = []
     for (target, dataset, case, metric), part in some.groupby(["target", "dataset", "case", "metric"], sort=False):
         values = part.set_index("subnetwork")["value"]
-        same, lowest, highest = widest_pair(values, in_domain)
+        same, lowest, highest = widest_pair(values, in_domain, apart)
         first = part.iloc[0][["group", "skill", "gold", "domain", "n"]]
         facts = {"target": target, "dataset": dataset, "case": case, "metric": metric, **first}
         found = {"subnetworks": len(values), "full": float(whole.get((metric, dataset, case), np.nan))}
@@ -87,17 +88,19 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.Da
     return pd.DataFrame(rows)
 
 
-def widest_pair(values: pd.Series, in_domain: pd.Series) -> tuple[float, str, str]:
+def widest_pair(values: pd.Series, in_domain: pd.Series, apart: Collection[frozenset[str]] = ()) -> tuple[float, str, str]:
     """The largest difference between two subnetworks that are equal in domain; not a number when no two are."""
     values = values[values.index.isin(in_domain.index)]
+    if values.empty:
+        return float("nan"), "", ""
     gaps = values.to_numpy()[None, :] - values.to_numpy()[:, None]  # (low, high)
     inside = in_domain[values.index].to_numpy()
     same = np.abs(inside[None, :] - inside[:, None]) <= SAME + 1e-9
-    np.fill_diagonal(same, False)
+    names = [str(name) for name in values.index]
+    same &= np.array([[one != other and frozenset((one, other)) not in apart for other in names] for one in names])
     if not same.any():
         return float("nan"), "", ""
     low, high = np.unravel_index(np.where(same, gaps, -np.inf).argmax(), gaps.shape)
-    names = [str(name) for name in values.index]
     return float(gaps[low, high]), names[low], names[high]
 
 

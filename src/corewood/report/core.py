@@ -23,7 +23,7 @@ from corewood.report.style import (
     tips,
     unit_places,
 )
-from corewood.report.words import between, probability
+from corewood.report.words import between, count, probability
 
 
 @table("Fine-tunings", "core-tunings", "The core within and across fine-tunings", of="core_tunings")
@@ -156,12 +156,20 @@ def core_point(tables: Tables) -> list[str]:
     if tables["core"].empty or tables["core"].iloc[-1]["masks"] == 1:  # of one subnetwork everything is core
         return []
     row = tables["core"].iloc[-1]
-    return [
-        f"The core, heads in all {row['masks']} subnetworks, has {row['heads']} heads; chance would give {row['expected']:.2g} "
-        f"({probability(row['p'])}), or {row['expected_layers']:.2g} with as many heads in "
-        f"each layer ({probability(row['p_layers'])}). "
-        f"{row['mlps']} MLPs are in all of them."
-    ]
+    if not row["heads"]:
+        return [f"No head is in all {row['masks']} subnetworks: they have no core."]
+    chance = f"chance would give {row['expected']:.2g}"
+    return [f"{row['heads']} heads of the model are in all {row['masks']} subnetworks: its core ({chance})."]
+
+
+@says(of="core", single=True, sure=True)
+def core_chance(tables: Tables) -> list[str]:
+    row = tables["core"].iloc[-1]
+    if row["masks"] == 1 or not row["heads"]:
+        return []
+    share = f"random masks of these sizes share {row['expected']:.2g} ({probability(row['p'])})"
+    layers = f"{row['expected_layers']:.2g} with as many heads in each layer ({probability(row['p_layers'])})"
+    return [f"A core of {count(row['heads'], 'head')}: {share}, and {layers}."]
 
 
 @says(of="core_tunings", single=False)

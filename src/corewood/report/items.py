@@ -64,18 +64,19 @@ def items_of(module: object) -> list[Item]:
 
 @dataclass(frozen=True)
 class Sentences:
-    """What a question has to say on the page's first screen."""
+    """What a question has to say on the page's first screen, or, where they are `sure`, to those who ask how sure it is."""
 
     of: tuple[str, ...]
     single: bool | None  # where there is one model; where there are several; None: always
+    sure: bool
     make: Callable[[Tables], list[str]]
 
 
-def says(of: str, single: bool | None = None) -> Callable[[Callable[[Tables], list[str]]], Sentences]:
-    return lambda make: Sentences(tuple(of.split()), single, make)
+def says(of: str, single: bool | None = None, sure: bool = False) -> Callable[[Callable[[Tables], list[str]]], Sentences]:
+    return lambda make: Sentences(tuple(of.split()), single, sure, make)
 
 
-def said_of(module: object, tables: Tables, single: bool) -> list[str]:
-    every = [value for value in vars(module).values() if isinstance(value, Sentences)]
+def said_of(module: object, tables: Tables, single: bool, sure: bool) -> list[str]:
+    every = [value for value in vars(module).values() if isinstance(value, Sentences) and value.sure == sure]
     wanted = [s for s in every if s.single in (None, single) and all(name in tables for name in s.of)]
     return [point for sentences in wanted for point in sentences.make(tables)]

@@ -15,6 +15,7 @@ import altair as alt
 import vl_convert
 import yaml
 
+from corewood.analyse.generalisation import judged
 from corewood.report import (
     ablations,
     attention,
@@ -31,15 +32,18 @@ from corewood.report import (
     survivors,
     tickets,
     tunings,
+    verdicts,
     ways_compared,
 )
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
-from corewood.report.style import Tables, styled
-from corewood.report.words import Finding
+from corewood.report.style import Tables, percent, styled
+from corewood.report.ways import BESIDE
+from corewood.report.words import Finding, joined
 
 # one module a question, in the order of reading
 QUESTIONS = (
+    verdicts,
     spread,
     tunings,
     tickets,
@@ -58,6 +62,7 @@ QUESTIONS = (
     standing,
 )
 HEADLINES = (spread, tickets, ways_compared)
+FIRST = "spread"  # the chart on the first screen
 
 # the release of Vega-Lite that charts are written for, where vl-convert has it
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
@@ -93,8 +98,10 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
     here = files("corewood.report")
     found = finding(tables, str(about["model"]))
     script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
+    first = [d for items in sections.values() for d in items if d.item.name == FIRST and found.points]
     parts = [
-        f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>' + "\n".join(section(d, about["figures"]) for d in items)
+        f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>'
+        + "\n".join(section(d, about["figures"]) for d in items if d not in first)
         for name, items in sections.items()
     ]
     origin = provenance(about, tables)
@@ -103,13 +110,33 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         title=escape(str(about["title"])),
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         headline=escape(found.headline),
+        lead=f'<p class="lead">{escape(found.lead)}</p>' if found.lead else "",
+        tiles=tiles(tables) if found.points else "",
+        first="".join(section(d, about["figures"]) for d in first),
         points="".join(f"<li>{escape(p)}</li>" for p in found.points),
+        sure=how_sure(found.sure),
         holes=holes(tables),
         contents=choice(sections) + contents(sections),
         sections="\n".join(parts),
         specs=json.dumps(charts(sections), ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
         script=script.replace("</script", "<\\/script"),
     )
+
+
+def tiles(tables: Tables) -> str:
+    """Three numbers of the subnetwork to take, where there is one model."""
+    models = models_of(apart(plain(tables)))
+    title, found = verdicts.tiles(models[0].tables) if len(models) == 1 else ("", [])
+    parts = [
+        f'<div class="tile"><span>{escape(t.label)}</span><b>{escape(t.value)}</b><small>{escape(t.note)}</small></div>'
+        for t in found
+    ]
+    return f'<p class="whose">{escape(title)}</p><div class="tiles">{"".join(parts)}</div>' if found else ""
+
+
+def how_sure(said: list[str]) -> str:
+    lines = "".join(f"<li>{escape(line)}</li>" for line in said)
+    return f'<details class="sure"><summary>How sure is this?</summary><ul>{lines}</ul></details>' if said else ""
 
 
 def charts(sections: Mapping[str, list[Drawn]]) -> dict[str, Any]:
@@ -122,7 +149,7 @@ def finding(tables: Tables, model: str) -> Finding:
     made = judged_finding(tables, model)
     not_learnt = unlearnt(tables, model)
     if not_learnt and tables["models"]["learnt"].any():
-        return Finding(made.headline, [not_learnt, *made.points])
+        return replace(made, points=[not_learnt, *made.points])
     return Finding(not_learnt, []) if not_learnt else made
 
 
@@ -136,9 +163,30 @@ def judged_finding(tables: Tables, model: str) -> Finding:
     said = [line for question in HEADLINES if (line := question.headline(own, model))]
     if not said:
         said = ["No subnetwork could be judged." if not tables["holes"].empty else f"What the study asked of {model}."]
-    points = [point for question in QUESTIONS for point in said_of(question, own, single)]
+    points, sure = ([p for question in QUESTIONS for p in said_of(question, own, single, wanted)] for wanted in (False, True))
     doubts = searches.convergence_points(own)[0] if single else []
-    return Finding(searches.unfinished(tables) + said[0], [*doubts, *said[1:], *points])
+    return Finding(searches.unfinished(tables) + said[0], [*doubts, *said[1:], *points], sure, done(tables, model))
+
+
+def done(tables: Tables, model: str) -> str:
+    """What was looked at, and what units and cases are, in two plain sentences."""
+    rows = tables["scores"]
+    found = rows[(rows["question"] == "prune") & ~rows["way"].isin(["full", "random", *BESIDE])]
+    if found.empty:
+        return ""
+    one = found.drop_duplicates(["task", "tuning", "way", "prune", "subnetwork"])
+    by_size = one.groupby("target").size().items()
+    sizes = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
+    parts = "single weights" if (one["prune"] == "weights").all() else "attention heads and MLPs (its units)"
+    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(sizes)}."
+    cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
+    if len(cases):
+        low, high = int(cases["n"].min()), int(cases["n"].max())
+        each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        kinds = "one case" if len(cases) == 1 else f"{len(cases)} cases"
+        text += " In domain is the validation set; a case is a kind of example that is judged beside it: "
+        text += f"{kinds}, {each} examples each."
+    return text
 
 
 def draw(tables: Tables) -> dict[str, list[Drawn]]:

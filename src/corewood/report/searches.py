@@ -237,7 +237,7 @@ def stopped(tables: Tables) -> list[str]:
     ]
 
 
-@says(of="convergence", single=True)
+@says(of="convergence", single=True, sure=True)
 def calm_points(tables: Tables) -> list[str]:
     """Where all searches are done: what is not stands at the top of the page."""
     return convergence_points(tables)[1]

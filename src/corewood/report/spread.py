@@ -7,10 +7,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.generalisation import full_model, judged, of_skills, subnetworks
+from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, subnetworks
+from corewood.analyse.verdicts import LOST
 from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
+from corewood.report.models import models_of
 from corewood.report.style import (
     GREENS,
     INK,
@@ -29,10 +31,9 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.words import largest, listed, name, pct, plus_minus, quoted, span, two_digits
+from corewood.report.words import largest, name, pct, plus_minus, quoted, two_digits
 
-QUESTION = "Does a subnetwork of this size still handle the hard cases?"
-MARGIN = 0.03  # a case that falls by more than three points is not kept
+FELL = 0.03  # a skill that falls by more than three points is not kept
 WHOLE = "whole sets, balanced accuracy"
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
@@ -299,56 +300,61 @@ def headline(tables: Tables, model: str) -> str | None:
         return (
             f"Subnetworks of {model}: no two converged ones are equal in domain at one sparsity, so seeds cannot be compared."
         )
-    widest = largest(cases, cases["range_same"])
-    if widest["range_same"] <= MARGIN:
-        return f"Subnetworks of {model} that are equal in domain are equal on every challenge case too."
+    found = [(each.label, pair) for each in models_of(tables) if (pair := quotable(each.tables)) is not None]
+    if not found:
+        return f"Subnetworks of {model} that are equal in domain cannot be told apart on any challenge case, either."
+    label, pair = max(found, key=lambda one: float(one[1]["difference"]))
+    model += f" ({label})" if label else ""
+    better, worse = (f"{pair[who]} ({pct(pair[f'{who}_inside'])})" for who in ("one", "other"))
     return (
-        f"Subnetworks of {model} that are equal in domain differ by up to {100 * widest['range_same']:.0f} points "
-        f"on a challenge case, “{name(widest)}”."
+        f"Two subnetworks of {model} that are equal in domain, {better} and {worse}, differ by {100 * pair['difference']:.0f} "
+        f"points on “{name(pair)}”: {100 * pair['one_value']:.0f} and {100 * pair['other_value']:.0f} % right."
     )
 
 
-@says(of="spread", single=True)
-def sparsity_points(tables: Tables) -> list[str]:
-    spread, skills = tables["spread"], tables.get("skills")
-    return [point for target in shown(spread["target"]) for point in at_sparsity(spread, target, skills)]
+def quotable(tables: Tables) -> pd.Series | None:
+    """The widest difference on a case that is more than chance, between comparable subnetworks that are equal in domain: within
+    three points of each other, and no further apart than chance makes them. Of equally wide ones, the closest in domain.
+    """
+    if "differences" not in tables:
+        return None
+    accuracy, keys = tables["accuracy"], ["task", "tuning", "way", "target", "one", "other"]
+    tests, domain = tables["differences"], dict(zip(accuracy["dataset"], accuracy["domain"], strict=True))
+    inside = tests[tests["dataset"].map(domain) == "in-domain"].set_index(keys)
+    same = inside[(inside["difference"].abs() <= SAME + 1e-9) & ~inside["real"]]["difference"].abs().rename("apart")
+    cases = judged(tests[tests["dataset"].map(domain) == "challenge"])
+    pairs = cases[cases["real"]].join(same, on=keys, how="inner")
+    fine = set(tables["sizes"].loc[tables["sizes"]["comparable"].astype("boolean").fillna(True), "subnetwork"])
+    pairs = pairs[pairs["one"].isin(fine) & pairs["other"].isin(fine)]
+    if pairs.empty:
+        return None
+    order = pairs.assign(gap=-pairs["difference"].abs()).sort_values(["gap", "apart"], kind="stable")
+    pair = order.iloc[0].copy()
+    if pair["difference"] < 0:
+        pair["one"], pair["other"], pair["difference"] = pair["other"], pair["one"], -pair["difference"]
+    value = accuracy.set_index(["subnetwork", "dataset", "case"])["value"]
+    validation = next(name for name, where in domain.items() if where == "in-domain")
+    for who in ("one", "other"):
+        pair[f"{who}_value"] = value[pair[who], pair["dataset"], pair["case"]]
+        pair[f"{who}_inside"] = value[pair[who], validation, "all"]
+    return pair
 
 
-def at_sparsity(spread: pd.DataFrame, target: float, skills: pd.DataFrame | None = None) -> list[str]:
-    rows = judged(spread[spread["target"] == target])
-    inside = rows[rows["domain"] == "in-domain"].iloc[0]
-    cases = rows[rows["domain"] == "challenge"]
-    one = int(inside["subnetworks"]) == 1
-    who = "one subnetwork keeps" if one else f"{inside['subnetworks']} subnetworks keep"
-    text = (
-        f"{f'With {100 * target:g} % of the units removed' if target else 'Pruned to a threshold'}, {who} "
-        f"{span(inside['min'], inside['max'])} in domain (full model: {pct(inside['full'])})."
-    )
-    if cases.empty:
-        return [text]
-    hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
-    low, high = pct(cases["min"].min()), pct(cases["max"].max())
-    text += f" On the challenge cases {'it ranges' if one else 'they range'} from {low} to {high}"
-    if not one:
-        widest = largest(cases, cases["range"])
-        text += f"; the widest is “{name(widest)}”: {span(widest['min'], widest['max'])} (full model: {pct(widest['full'])})"
-    text += "."
-    lost = hard[hard["mean"] < hard["full"] - MARGIN]
-    unable = [name(row) for _, row in cases[cases["full"] < 0.5].iterrows()]
-    if hard.empty:
-        verdict = "The full model itself handles none of the cases."
-    elif lost.empty:
-        verdict = f"{QUESTION} Yes: all {len(hard)} that the full model handles stay within three points of it, on average."
-    else:
-        worst = largest(lost, lost["full"] - lost["mean"])
-        lose = "loses" if len(lost) == 1 else "lose"
-        verdict = (
-            f"{QUESTION} No: {len(lost)} of the {len(hard)} that the full model handles {lose} more "
-            f"than three points on average, most of all “{name(worst)}” ({pct(worst['full'])} to {pct(worst['mean'])})."
-        )
-    if len(unable) and not hard.empty:
-        verdict += f" The full model itself does not handle {listed(unable)}."
-    return [text, verdict, *(skill_or_prior(lost, skills[skills["target"] == target]) if skills is not None else [])]
+@says(of="verdicts skills spread", single=True)
+def skill_points(tables: Tables) -> list[str]:
+    """Of the cases that most subnetworks of a size lose."""
+    said = []
+    for target in shown(tables["spread"]["target"]):
+        found = tables["verdicts"][tables["verdicts"]["target"] == target]
+        share = (found["verdict"] == LOST).groupby([found["dataset"], found["case"]]).mean()
+        gone = set(share[share > 0.5].index)
+        cases = judged(tables["spread"][tables["spread"]["target"] == target])
+        lost = cases[
+            [key in gone for key in zip(cases["dataset"], cases["case"], strict=True)] & (cases["domain"] == "challenge")
+        ]
+        skills = tables["skills"][tables["skills"]["target"] == target]
+        said += [f"{percent(target).capitalize()}: {point}" for point in skill_or_prior(lost, skills)]
+    return said
 
 
 def skill_or_prior(lost: pd.DataFrame, skills: pd.DataFrame) -> list[str]:
@@ -388,7 +394,7 @@ def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
         how += f", {MEASURES[D_PRIME]} {two_digits(by[D_PRIME]['full'])} to {two_digits(by[D_PRIME]['mean'])}"
     if metric == AUC and row["full_low"] <= 0.5:
         return "none", fall, how
-    if row["change"] < -MARGIN:
+    if row["change"] < -FELL:
         return "lost" if row["high"] < 0 else "unsure", -row["change"], how
     less = f"{quoted(worst['gold'])} is said less often, " if worst["gold"] != "mixed" else ""
     return "moved", fall, f"{less}{quoted(name(worst))} falls from {pct(worst['full'])} to {pct(worst['mean'])}; {how}"
@@ -413,7 +419,7 @@ def models_point(tables: Tables) -> list[str]:
     return said
 
 
-@says(of="spread differences")
+@says(of="spread differences", sure=True)
 def difference_point(tables: Tables) -> list[str]:
     """How many of the differences between seeds are more than chance."""
     tests = judged(tables["differences"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from corewood.analyse.core import DRAWS
 class Finding:
     headline: str
     points: list[str]
+    sure: list[str] = field(default_factory=list)  # statistics, for those who ask how sure this is
+    lead: str = ""  # what was done, in a sentence
 
 
 def pct(share: float) -> str:

@@ -58,8 +58,9 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     for model in plan.models.values():
         plan.rows.extend(ways.plan(model, masks))
     for question in QUESTIONS:
-        wanted = getattr(spec, question.key or question.name, None)
-        if wanted is not None:
+        key = question.key or question.name
+        wanted = getattr(spec, key, None)
+        if wanted is not None or key not in StudySpec.model_fields:  # those without a key ask by themselves
             plan.parts[question.name] = question.plan(plan, wanted)
     return plan
 

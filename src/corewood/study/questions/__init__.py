@@ -11,15 +11,19 @@ from corewood.study.questions import (
     overlaps,
     patterns,
     searches,
+    speed,
     spread,
     standing,
     subnetworks,
     survivors,
     tickets,
     tunings,
+    verdicts,
     ways_compared,
 )
 
-WORKING = (standing, effective_size, ablations, attention, tickets, patterns)  # in the order of planning
-READING = (subnetworks, searches, spread, tunings, core, dynamics, survivors, overlaps, ways_compared, competing, core_alone)
+WORKING = (standing, effective_size, ablations, attention, tickets, patterns, speed)  # in the order of planning
+READING = (
+    subnetworks, searches, spread, verdicts, tunings, core, dynamics, survivors, overlaps, ways_compared, competing, core_alone,
+)  # fmt: skip
 QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))

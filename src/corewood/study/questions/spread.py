@@ -13,12 +13,22 @@ from corewood.analyse.generalisation import spread
 from corewood.analyse.skills import skill_changes
 from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
+from corewood.study.models import VALIDATION
 from corewood.study.results import Group, Question, in_front, stack
 from corewood.study.subnetwork import PRUNE
 
 
 def spread_table(group: Group) -> pd.DataFrame | None:
-    return spread(group.every_score, group.comparable) if group.judged else None
+    return spread(group.every_score, group.comparable, apart(group)) if group.judged else None
+
+
+def apart(group: Group) -> set[frozenset[str]]:
+    """Pairs that differ in domain by more than chance."""
+    tests = stack([pair_tests(right, names) for facts, names, right in answers(group) if facts["dataset"] == VALIDATION])
+    if tests is None:
+        return set()
+    real = corrected(tests)
+    return {frozenset((row["one"], row["other"])) for _, row in real[real["real"]].iterrows()}
 
 
 def skills_table(group: Group) -> pd.DataFrame | None:

@@ -1,0 +1,247 @@
+"""What is kept and what is lost at each size, and which subnetwork to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from corewood.analyse.generalisation import subnetworks
+from corewood.analyse.verdicts import KEPT, LOST, MARGIN, OPEN, best_to_take
+from corewood.report.html import html_table, in_points
+from corewood.report.items import chart, says, table
+from corewood.report.style import GREENS, INK, MARK, PALE, Tables, order_of_cases, ordered, percent, shown, tips, where
+from corewood.report.words import count, joined, name, pct, quoted, span
+
+MOST_NAMED = 4  # cases that a sentence names
+WORDS = {KEPT: "kept", OPEN: "cannot be told", LOST: "lost"}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number on the first screen: what it is, the number, and what it means."""
+
+    label: str
+    value: str
+    note: str
+
+
+def some(names: Iterable[str]) -> str:
+    every = list(dict.fromkeys(names))
+    more = [f"{len(every) - MOST_NAMED} more"] if len(every) > MOST_NAMED + 1 else []
+    return joined([*map(quoted, every[:MOST_NAMED] if more else every), *more])
+
+
+def outside(verdicts: pd.DataFrame) -> pd.DataFrame:
+    return verdicts[verdicts["domain"] == "challenge"]
+
+
+def size_words(tables: Tables, target: float) -> str:
+    """How much is removed, and what that leaves of the model: units are not parameters."""
+    sizes = tables["sizes"]
+    left = sizes.loc[(sizes["way"] != "full") & (sizes["target"] == target), "all_share"].dropna()
+    removed = f"With {100 * target:g} % of the units removed" if target else "Pruned to a threshold"
+    return f"{removed} (leaves {parameters(left)} of the parameters)" if len(left) else removed
+
+
+def parameters(shares: pd.Series) -> str:
+    low, high = (f"{100 * v:.0f} %" for v in (shares.min(), shares.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def to_take(tables: Tables) -> pd.Series | None:
+    return best_to_take(tables["verdicts"], tables["sizes"])
+
+
+@says(of="verdicts sizes", single=True)
+def take_point(tables: Tables) -> list[str]:
+    """For whoever wants to ship one."""
+    found = tables["verdicts"]
+    if outside(found).empty:
+        return []
+    chosen = to_take(tables)
+    if chosen is not None:
+        mine = found[found["subnetwork"] == chosen["subnetwork"]]
+        worst = mine.loc[mine["low"].idxmin()]
+        which = "in domain" if worst["domain"] != "challenge" else f"on “{name(worst)}”"
+        return [
+            f"Take {chosen['subnetwork']}: the smallest that keeps all {count(len(outside(mine)), 'case')} "
+            f"({100 * chosen['all_share']:.0f} % of the parameters). At worst it loses "
+            f"{-100 * min(0.0, worst['low']):.1f} points, {which} (95 % interval)."
+        ]
+    losing = set(found.loc[found["verdict"] == LOST, "subnetwork"])
+    careful = [s for s in dict.fromkeys(found["subnetwork"]) if s not in losing]
+    if careful:
+        return [
+            f"None is shown to keep every case. {joined(careful[:3])} {'lose' if len(careful) > 1 else 'loses'} nothing that "
+            "these examples can show: more examples, or fewer units removed, would tell."
+        ]
+    return ["None here keeps every case that the full model handles: remove fewer units."]
+
+
+@says(of="verdicts sizes spread", single=True)
+def size_points(tables: Tables) -> list[str]:
+    """One sentence or two a size."""
+    return [at_size(tables, target) for target in shown(tables["verdicts"]["target"])]
+
+
+def at_size(tables: Tables, target: float) -> str:
+    rows = tables["verdicts"][tables["verdicts"]["target"] == target]
+    spread = tables["spread"]
+    inside = spread[(spread["target"] == target) & (spread["domain"] == "in-domain")].iloc[0]
+    number = rows["subnetwork"].nunique()
+    have = f"{'the subnetwork has' if number == 1 else f'{number} subnetworks have'} {span(inside['min'], inside['max'])}"
+    text = f"{size_words(tables, target)}, {have} in domain (full model: {pct(inside['full'])})"
+    cases = outside(rows)
+    if cases.empty:
+        return f"{text}."
+    total = cases.groupby(["dataset", "case"]).ngroups
+    kept = cases.groupby("subnetwork")["verdict"].agg(lambda v: int((v == KEPT).sum()))
+    range_kept = f"{kept.min()}" if kept.min() == kept.max() else f"{kept.min()} to {kept.max()}"
+    text += f" and {'keeps' if number == 1 else 'keep'} {range_kept} of the {total} cases that the full model handles"
+    return f"{text}{what_is_lost(cases, number)}."
+
+
+def what_is_lost(cases: pd.DataFrame, number: int) -> str:
+    """; lost: “relative”; lost by some: “or” (2 of 4); cannot be told: “if” (500 examples would tell)"""
+    parts = []
+    by_case = cases.assign(name=[name(row) for _, row in cases.iterrows()]).groupby("name", sort=False)
+    lost = by_case["verdict"].agg(lambda v: int((v == LOST).sum()))
+    everyone, partly = lost[lost == number], lost[(lost > 0) & (lost < number)]
+    if len(everyone):
+        parts.append(f"lost: {some(map(str, everyone.index))}")
+    if len(partly):
+        named = [f"“{case}” ({times} of {number})" for case, times in partly.head(MOST_NAMED).items()]
+        more = [f"{len(partly) - MOST_NAMED} more"] if len(partly) > MOST_NAMED else []
+        parts.append(f"lost by some: {joined([*named, *more])}")
+    open_ = cases[cases["verdict"] == OPEN]
+    unclear = [case for case in by_case.groups if case in {name(row) for _, row in open_.iterrows()} and not lost[case]]
+    if unclear:
+        enough = open_["needed"].max()
+        would = f" (some {enough:,.0f} examples a case would tell)" if open_["needed"].notna().all() else ""
+        parts.append(f"cannot be told with {examples_of(open_)}: {some(unclear)}{would}")
+    return "; " + "; ".join(parts) if parts else ""
+
+
+def examples_of(rows: pd.DataFrame) -> str:
+    low, high = int(rows["n"].min()), int(rows["n"].max())
+    return f"{low:,} examples" if low == high else f"{low:,} to {high:,} examples"
+
+
+@says(of="verdicts spread", single=True)
+def unable_point(tables: Tables) -> list[str]:
+    """Cases of which nothing can be lost."""
+    spread, found = tables["spread"], tables["verdicts"]
+    cases = spread[(spread["domain"] == "challenge")].drop_duplicates(["dataset", "case"])
+    cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cases.loc[cases["case"] != "all", "dataset"])]
+    handled = set(zip(found["dataset"], found["case"], strict=True))
+    unable = [name(row) for _, row in cases.iterrows() if (row["dataset"], row["case"]) not in handled]
+    if not unable:
+        return []
+    if len(unable) == len(cases):
+        return ["The full model itself handles none of the cases: it gets less than half of each right."]
+    return [f"The full model itself does not handle {some(unable)}: it gets less than half of them right."]
+
+
+def tiles(tables: Tables) -> tuple[str, list[Tile]]:
+    """(whose numbers these are, three of them): of the one to take or, where none keeps all, of the one that loses least."""
+    if "verdicts" not in tables or "sizes" not in tables:
+        return "", []
+    found, sizes, chosen = tables["verdicts"], tables["sizes"], to_take(tables)
+    title = "The one to take"
+    if chosen is None:
+        title = "None is shown to keep every case; the closest"
+        bad = found.assign(lost=found["verdict"] == LOST, open=found["verdict"] == OPEN).groupby("subnetwork", sort=False)
+        order = bad[["lost", "open"]].sum().sort_values(["lost", "open"], kind="stable").index
+        chosen = sizes[sizes["subnetwork"] == order[0]].iloc[0]
+    mine = found[found["subnetwork"] == chosen["subnetwork"]]
+    made = []
+    inside = mine[mine["domain"] == "in-domain"]
+    if len(inside):
+        row = inside.iloc[0]
+        made.append(Tile("in domain", pct(row["value"]), f"full model: {pct(row['full'])}"))
+    cases = outside(mine)
+    if len(cases):
+        kept = int((cases["verdict"] == KEPT).sum())
+        said = [
+            f"{word}: {some(name(r) for _, r in cases[cases['verdict'] == verdict].iterrows())}"
+            for verdict, word in WORDS.items()
+            if verdict != KEPT and (cases["verdict"] == verdict).any()
+        ]
+        note = "; ".join(said) or "within five points of the full model, each"
+        made.append(Tile("hard cases kept", f"{kept} of {len(cases)}", note))
+    removed = f"{100 * (1 - chosen['units_share']):.0f} % of the heads and MLPs removed"
+    fast = speed_of(tables, chosen)
+    note = f"{removed}; {fast}" if fast else removed
+    made.append(Tile("parameters left", f"{100 * chosen['all_share']:.0f} %", note))
+    return f"{title}: {chosen['subnetwork']}", made
+
+
+def speed_of(tables: Tables, chosen: pd.Series) -> str:
+    if "speed" not in tables:
+        return ""
+    rows = tables["speed"]
+    mine = rows[(rows["way"] == chosen["way"]) & (rows["target"] == chosen["target"]) & (rows["prune"] == chosen["prune"])]
+    if mine.empty:
+        return ""
+    row = mine.iloc[0]
+    return f"{row['times']:.2f} times as fast ({row['full_milliseconds']:.1f} to {row['milliseconds']:.1f} ms a text, measured)"
+
+
+@chart("Subnetworks", "verdicts", "Kept, lost, or not to be told", of="verdicts spread")
+def verdicts_chart(tables: Tables) -> Any:
+    """A row is a subnetwork, a column a case that the full model handles. A dot: kept, at most five points lost (95 %
+    interval). A cross: lost, by more than that and more than chance (McNemar's test, Holm's correction). A ring: these
+    examples do not tell."""
+    rows = tables["verdicts"].copy()
+    rows["where"], rows["said"] = where(rows), rows["verdict"].map(WORDS)
+    rows["needed"] = rows["needed"].map(lambda n: f"about {n:,.0f}" if pd.notna(n) else "–")
+    rows["part"] = rows["target"].map(percent)
+    order = order_of_cases(rows)
+    said = [WORDS[verdict] for verdict in (KEPT, OPEN, LOST)]
+    columns = ["subnetwork", "where", "said", "full", "value", "change", "low", "high", "n", "needed", "target"]
+    base = alt.Chart(rows[columns]).encode(
+        x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
+        y=ordered(alt.Y, "subnetwork", list(dict.fromkeys(rows["subnetwork"]))),
+    )
+    lines = base.mark_rect(fill="transparent", stroke=PALE, strokeWidth=0.6)
+    marks = base.mark_point(size=110, strokeWidth=2).encode(
+        shape=alt.Shape("said:N", title=None, scale=alt.Scale(domain=said, range=["circle", "circle", "cross"])),
+        stroke=alt.Stroke("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], INK, MARK])),
+        fill=alt.Fill("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], "white", MARK])),
+        tooltip=tips(
+            "subnetwork:N | case = where:N | verdict = said:N | full model = full:Q .1% | subnetwork = value:Q .1% | "
+            "change = change:Q +.1% | from = low:Q +.1% | to = high:Q +.1% | n:Q | examples that would tell = needed:N"
+        ),
+    )
+    return (lines + marks).properties(width=alt.Step(30), height=alt.Step(22))
+
+
+@table("Subnetworks", "lost", "What is lost, in numbers", of="verdicts")
+def lost_table(tables: Tables) -> str | None:
+    """Every case of every subnetwork that is lost, or of which these examples do not tell."""
+    rows = tables["verdicts"]
+    rows = rows[rows["verdict"] != KEPT].copy()
+    if rows.empty:
+        return None
+    rows["case"], rows["verdict"] = where(rows), rows["verdict"].map(WORDS)
+    columns = ["subnetwork", "case", "verdict", "full", "value", "change", "low", "high", "p_holm", "n", "needed"]
+    forms = {"value": pct, "change": in_points, "low": in_points, "high": in_points, "needed": "{:,.0f}".format}
+    headings = {"value": "subnetwork has", "p_holm": "p, corrected", "needed": "examples that would tell", "change": "points"}
+    return html_table(rows[columns], headings, forms)
+
+
+def margin_words() -> str:
+    return (
+        f"A case is kept where the 95 % interval of the change leaves out a loss of more than {100 * MARGIN:g} points; lost "
+        "where it fell by more than that, and by more than chance (McNemar's exact test against the full model, Holm's "
+        "correction over the cases and subnetworks of one size). Between the two, these examples do not tell."
+    )
+
+
+@says(of="verdicts", sure=True)
+def rule_point(tables: Tables) -> list[str]:
+    return [] if subnetworks(tables["scores"]).empty else [margin_words()]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.contingency_tables import mcnemar as mcnemar_elsewhere
+
+from corewood.analyse.verdicts import KEPT, LOST, MARGIN, OPEN, best_to_take, needed, verdicts
+
+
+def case(name: str, n: int, fell: int, rose: int = 0, full: int | None = None) -> tuple[dict[str, str], np.ndarray, np.ndarray]:
+    """A case whose full model is right on `full` of n (default: all but those that rose), and one subnetwork."""
+    whole = np.arange(n) < (n - rose if full is None else full)
+    answers = whole.copy()
+    answers[:fell] = False
+    answers[n - rose :] = True
+    return {"case": name, "domain": "challenge"}, whole, answers[None]
+
+
+def judge(*cases: tuple[dict[str, str], np.ndarray, np.ndarray]) -> pd.DataFrame:
+    return verdicts(cases, ["one"]).set_index("case")
+
+
+def test_a_case_that_stays_is_kept_one_that_falls_is_lost_and_few_examples_do_not_tell() -> None:
+    found = judge(case("same", 100, 0), case("gone", 100, 60), case("few", 10, 1), case("never", 100, 0, full=30))
+    assert found["verdict"].to_dict() == {"same": KEPT, "gone": LOST, "few": OPEN}  # below half there is nothing to lose
+    assert found.loc["few", "needed"] > 10
+    assert found["needed"].notna().tolist() == [False, False, True]
+
+
+def test_a_sure_but_small_fall_is_kept() -> None:
+    """With very many examples any fall is beyond chance; what counts is how large it can be."""
+    found = judge(case("many", 20_000, 200))
+    assert found.loc["many", "p"] < 1e-6
+    assert found.loc["many", "verdict"] == KEPT
+
+
+def test_tests_are_corrected_over_all_cases_and_subnetworks() -> None:
+    cases = [case(f"case {k}", 60, 6 + k) for k in range(6)]
+    alone = [float(judge(one)["p_holm"].iloc[0]) for one in cases]
+    table = judge(*cases)
+    by_hand = np.maximum.accumulate([min(1.0, p * (6 - rank)) for rank, p in enumerate(sorted(alone))])
+    assert table["p_holm"].sort_values().to_numpy() == pytest.approx(by_hand)
+    for _, whole, answers in cases:
+        both = pd.crosstab(pd.Categorical(whole, [False, True]), pd.Categorical(answers[0], [False, True]), dropna=False)
+        p = mcnemar_elsewhere(both.to_numpy(), exact=True).pvalue
+        assert any(p == pytest.approx(other) for other in alone)
+
+
+@pytest.mark.parametrize(("fell", "rose"), [(2, 0), (3, 2), (5, 1), (6, 3)])
+def test_as_many_examples_as_needed_would_tell_and_half_of_them_would_not(fell: int, rose: int) -> None:
+    """The same rates on more examples, once with the number that is named, once with half of it."""
+    table = judge(case("open", 60, fell, rose))
+    row = table.loc["open"]
+    assert row["verdict"] == OPEN
+    enough = needed(row, 1)
+
+    def again(count: float) -> str:
+        times = count / 60
+        many = judge(case("more", round(count), round(fell * times), round(rose * times)))
+        return str(many.loc["more", "verdict"])
+
+    assert again(1.25 * enough) != OPEN  # whole numbers of examples, and McNemar's exact test, need a little more
+    assert again(enough / 2) == OPEN or enough < 120  # fewer than there are
+
+
+def test_a_change_at_the_margin_has_no_number_that_would_tell() -> None:
+    row = pd.Series({"change": -MARGIN + 1e-12, "low": -0.2, "high": 0.1, "n": 50})
+    assert np.isnan(needed(row, 1))
+
+
+def test_the_one_to_take_is_the_smallest_that_keeps_all() -> None:
+    facts = {"task": "t", "tuning": 0}
+    kept = {"small": [KEPT, LOST], "middle": [KEPT, KEPT], "better": [KEPT, KEPT], "large": [KEPT, KEPT]}
+    changes = {"small": 0.0, "middle": -0.02, "better": -0.01, "large": 0.0}
+    found = pd.DataFrame(
+        {**facts, "subnetwork": name, "verdict": v, "change": changes[name]} for name, both in kept.items() for v in both
+    )
+    sizes = pd.DataFrame(
+        {**facts, "subnetwork": name, "all_share": s}
+        for name, s in {"full": 1.0, "small": 0.5, "middle": 0.7, "better": 0.7, "large": 0.9}.items()
+    )
+    chosen = best_to_take(found, sizes)
+    assert chosen is not None
+    assert chosen["subnetwork"] == "better"
+    assert best_to_take(found[found["subnetwork"] == "small"], sizes) is None
