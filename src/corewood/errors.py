@@ -2,7 +2,8 @@
 
 CorewoodError
 ├── InputError          something the user gave: a study, a file, a label, a mask; the message says what to change
-│   └── StudyError      the study file itself; collects every mistake in it
+│   ├── StudyError      the study file itself; collects every mistake in it
+│   └── SettingError    settings given in Python, such as cw.L0(...); a ValueError, too
 ├── StoreError          the store cannot be read or written: full disk, no permission
 └── JobError            one job of a study failed; the others go on
 
@@ -31,6 +32,10 @@ class StudyError(InputError):
         self.mistakes = list(mistakes)
         count = "1 mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
         super().__init__(f"{source}: {count}\n" + "\n".join(f"  - {m}" for m in self.mistakes))
+
+
+class SettingError(InputError, ValueError):
+    """Settings given in Python that cannot be used as they are."""
 
 
 class StoreError(CorewoodError):

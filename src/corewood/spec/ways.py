@@ -155,7 +155,7 @@ class Searches(Spec):
 
     def _l0(self, sparsity: float, path: tuple[float, ...] = ()) -> L0:
         preset = paper_l0(sparsity) if self.preset == "paper" else {}
-        return L0(sparsity=sparsity, path=path, **{**preset, **self.settings})
+        return L0.model_validate({"sparsity": sparsity, "path": path, **preset, **self.settings})
 
 
 class Importance(Spec):
