@@ -77,7 +77,7 @@ def test_labels_have_names() -> None:
     [
         (
             lambda: cw.task(validation=FRAME),
-            r"task\.validation: no column 'label' .* The columns are: premise, hypothesis, gold",
+            r"task\.validation: no column 'label' .* The columns are: premise",
         ),
         (lambda: cw.task(validation=FRAME, text="premis", label="gold"), r"no column 'premis' .* Did you mean 'premise'"),
         (lambda: cw.task(validation=FRAME, challenge={"hard": FRAME}, case="kin", **PAIR), r"challenge\.hard: no column 'kin'"),

@@ -176,7 +176,7 @@ def rows_of(data: Any, place: str) -> Rows:
 def read_task(
     spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int, key: str = "task", rows: Mapping[str, Rows] | None = None
 ) -> tuple[Task, list[str]]:
-    """The task of a study, and notes on its files; `key` is where it stands in the study. `rows` are those in memory, by place."""
+    """The task of a study, and notes on its files; `key` is where it stands in the study. `rows`: those in memory, by place."""
     if isinstance(spec, GeneratedTask):
         return overlap(spec.seed, spec.train, spec.validation, spec.per_case, spec.counter), []
     if isinstance(spec, GlueTask):

@@ -156,7 +156,8 @@ def locate(source: SourceSpec, base: Path | None) -> Path:
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise InputError(
-            f"{path}: there is no such file.{nearest(path.name, near)} Paths are relative to the study file or, in Python, to the current folder."
+            f"{path}: there is no such file.{nearest(path.name, near)} Paths are relative to the study file "
+            "or, in Python, to the current folder."
         )
     return path
 

@@ -46,19 +46,19 @@ class Split:
         for column in ("first", "label"):
             if column not in self.frame:
                 raise InputError(
-                    f"{who}: no column {column!r}. The frame of a split has first, second (of pairs), label, case and group; this "
-                    f"one has: {there}. cw.task(validation=frame, text=[...], label=...) takes columns of any name"
+                    f"{who}: no column {column!r}. The frame of a split has first, second (of pairs), label, case and group; "
+                    f"this one has: {there}. cw.task(validation=frame, text=[...], label=...) takes columns of any name"
                 )
-        for column in self.texts:
-            if not pd.api.types.is_string_dtype(self.frame[column]) or self.frame[column].isna().any():
-                raise InputError(f"{who}: {column!r} must hold a text in every row")
+        for name, texts in self.texts.items():
+            if not pd.api.types.is_string_dtype(texts) or texts.isna().any():
+                raise InputError(f"{who}: {name!r} must hold a text in every row")
         if isinstance(self.labels, str):
             raise InputError(f"{who}: labels are several names, for instance labels=({self.labels!r}, ...)")
         object.__setattr__(self, "labels", tuple(self.labels))
         if not self.labels and not pd.api.types.is_numeric_dtype(self.frame["label"]):
             raise InputError(f"{who}: without labels it is a regression, and 'label' must hold numbers; or name its labels")
-        strangers = self.frame["label"][~self.frame["label"].isin(self.labels)] if self.labels else ()
-        if len(strangers):
+        strangers = self.frame["label"][~self.frame["label"].isin(self.labels)]
+        if self.labels and len(strangers):
             raise InputError(f"{who}: label {strangers.iloc[0]!r} is not among its labels, {', '.join(self.labels)}")
 
     def __len__(self) -> int:
@@ -119,9 +119,7 @@ def one_task(given: object, who: str) -> Task:
     if isinstance(given, Split):
         raise InputError(f"{who}: takes a task, not one of its splits; pass the task, or cw.task(validation=split)")
     if not isinstance(given, Task):
-        raise InputError(
-            f"{who}: takes a task, not {a_kind(given)}; cw.task(...) makes one of your data, cw.task('overlap') is one"
-        )
+        raise InputError(f"{who}: takes a task, not {a_kind(given)}; cw.task(...) makes one of your data")
     return given
 
 
