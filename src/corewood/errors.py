@@ -17,11 +17,25 @@ from difflib import get_close_matches
 
 
 class CorewoodError(Exception):
-    """Anything the user can act upon."""
+    """Anything the user can act upon; the message says how.
+
+    Example:
+        >>> try:
+        ...     cw.load("./nothing-here")
+        ... except cw.CorewoodError as problem:
+        ...     print(problem)
+        ./nothing-here: there is no such folder (looked at ...)
+    """
 
 
 class InputError(CorewoodError):
-    """The user's input cannot be used as it is."""
+    """The user's input cannot be used as it is.
+
+    Example:
+        >>> cw.L0(sparcity=0.5)
+        Traceback (most recent call last):
+        corewood.errors.SettingError: L0: sparcity: unknown key. Did you mean 'sparsity'?
+    """
 
 
 class StudyError(InputError):

@@ -40,6 +40,12 @@ def effective_size(
     Flags: `floor`, `ceiling` (share of the curves at the grid's edge: the true size may be smaller; nothing in the grid is
     faithful), `trivial` (a subnetwork that is always wrong would be faithful), `holes` (runs missing from the grid),
     `non_monotone` (curves where a smaller size is faithful and a larger is not).
+
+    Example:
+        >>> scores = cw.run("study.yaml", store="store").tables["scores"]
+        >>> table = cw.effective_size(scores[scores["way"].isin(["full", "l0"])], margin=0.05)
+        >>> table["set"].tolist()[:3]
+        ['in domain', 'challenge', 'mixed']
     """
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")

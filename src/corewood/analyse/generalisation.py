@@ -51,6 +51,12 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None) -> pd.Da
     `range_same` is the largest difference between two subnetworks whose in-domain accuracies differ by at most three
     points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
     others of its size; where it is given, those that did not take no part in `range_same`.
+
+    Example:
+        >>> outcome = cw.run("study.yaml", store="store")
+        >>> table = cw.spread(outcome.tables["scores"])
+        >>> table[table["case"] == "swap"]["target"].tolist()
+        [0.4, 0.7]
     """
     some = subnetworks(accuracy)
     whole = full_model(accuracy).set_index(["dataset", "case"])["value"]

@@ -74,7 +74,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
     Example:
         >>> examples = cw.encode(task.validation, model.tokenizer, model.max_length)
         >>> examples
-        <Encoded: 60 examples, 1,071 tokens, none cut>
+        <Encoded: 60 examples, 1,077 tokens, none cut>
         >>> model(**examples.batch([0, 1])).logits.shape
         torch.Size([2, 2])
     """

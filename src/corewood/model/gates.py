@@ -36,7 +36,7 @@ class Means:
 
     Example:
         >>> cw.mean_activations(model, task.validation)
-        <Means of 2 layers x 4 heads, over 1,071 tokens>
+        <Means of 2 layers x 4 heads, over 1,077 tokens>
         >>> model.means.heads.shape, model.means.mlps.shape
         (torch.Size([2, 4, 8]), torch.Size([2, 32]))
     """
@@ -63,7 +63,7 @@ class Gates:
         >>> with cw.gated(model, half, ablate="zero"):
         ...     logits = model(**batch).logits
         >>> half
-        <Gates of 2 layers x 4 heads, 0.55 open on average>
+        <Gates of 2 layers x 4 heads, 0.30 open on average>
     """
 
     heads: Tensor  # ([batch,] layer, head)

@@ -42,7 +42,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
-    """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML."""
+    """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML.
+
+    Example:
+        >>> spec = cw.read_study("study.yaml", changes=["prune.l0.seeds=5"])
+        >>> spec.prune.l0.seeds
+        (0, 1, 2, 3, 4)
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

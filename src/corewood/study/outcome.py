@@ -34,9 +34,9 @@ class Outcome:
     Example:
         >>> outcome = cw.run("study.yaml", store="store")
         >>> outcome
-        <Outcome of small: complete, 28 tables, report in store/...>
-        >>> outcome.subnetworks["subnetwork"].tolist()
-        ['full', 'l0-40-s0', 'l0-40-s1', 'l0-70-s0', 'l0-70-s1']
+        <Outcome of small: complete, ... tables, report in ...>
+        >>> outcome.subnetworks["subnetwork"].tolist()[-4:]
+        ['l0-40-s0', 'l0-40-s1', 'l0-70-s0', 'l0-70-s1']
         >>> outcome.mask("l0-70-s0")
         <Mask ... sparsity 0.70>
         >>> model = outcome.model()  # as it was fine-tuned
@@ -123,7 +123,9 @@ class Outcome:
         for name in sets if dataset is None else [dataset]:
             table = self.results.examples(row, name, beside)
             tables.append(table.assign(dataset=name, example=table.index))
-        return in_front(["dataset", "example"], chosen(pd.concat(tables, ignore_index=True), which, case))
+        table = pd.concat(tables, ignore_index=True)
+        first = [column for column in ("dataset", "example", "first", "second", "case") if column in table]
+        return in_front(first, chosen(table, which, case))
 
     @property
     def complete(self) -> bool:
