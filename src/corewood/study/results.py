@@ -120,7 +120,7 @@ class Results:
             raise InputError(f"{self.plan.spec.name}: no subnetwork {name!r}.{there}")
         models = [*dict.fromkeys(r.model for r in named)]
         if len(models) > 1:
-            told = ", ".join(f"task={one!r}, tuning={seed}" for one, seed in models)
+            told = "; ".join(f"task={one!r}, tuning={seed}" for one, seed in models)
             raise InputError(f"{name!r} is a subnetwork of {len(models)} models; say which: {told}")
         row = named[-1]  # of the full model, at its last checkpoint
         reasons = [self.holes[job.key] for job in row.jobs if not self.there(job)]
