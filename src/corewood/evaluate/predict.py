@@ -103,8 +103,8 @@ class Predictions:
     def _repr_html_(self) -> str:
         if self.split.regression:
             return escape(repr(self)[1:-1])
-        table = self.accuracy().pivot(index="case", columns="subnetwork", values="value")
-        return f"<b>{escape(self.split.name)}</b>: accuracy (-1 is the full model)" + table.round(3).to_html()
+        table = self.accuracy().pivot(index="case", columns="subnetwork", values="value").rename(columns={-1: "full model"})
+        return f"<b>{escape(self.split.name)}</b>: accuracy" + table.round(3).to_html()
 
 
 def predict(

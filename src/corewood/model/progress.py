@@ -21,13 +21,14 @@ def bar(title: str, show: Show = True) -> Iterator[Progress]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
         from tqdm.auto import tqdm
-    with tqdm(desc=title, unit_scale=True) as shown:
+    with tqdm(desc=title) as shown:
 
         def tell(done: int, total: int) -> None:
             shown.total = total
             shown.update(done - shown.n)
 
         yield tell
+        tell(shown.total or 0, shown.total or 0)  # what ends by itself may end early
 
 
 def watched() -> bool:
