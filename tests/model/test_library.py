@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+import transformers
 
 import corewood as cw
 from corewood.data.labels import gold_classes
@@ -176,7 +177,9 @@ def test_bars_are_for_those_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
     cw.fine_tune(model, TASK, steps=3, batch=8)
     assert "fine-tune: 100%" in terminal.getvalue()
     before = terminal.getvalue()
+    transformers.utils.logging.enable_progress_bar()  # as it is where nobody has loaded a model
     cw.predict(model, masks, TASK.validation, "zero", progress=False)
+    cw.fine_tune(model, TASK, steps=2, batch=8, progress=False)
     monkeypatch.setattr(terminal, "isatty", lambda: False)
     cw.predict(model, masks, TASK.validation, "zero")
     assert terminal.getvalue() == before
@@ -272,6 +275,7 @@ WAY = cw.L0(sparsity=0.5, steps=2, batch=8)
         (lambda: cw.search(MODEL, TASK.validation, WAY), "search: takes a task, not one of its splits"),
         (lambda: cw.search(MODEL, TASK, 0.5), r"search: takes settings, cw\.L0\(sparsity=0\.5\), not a float"),
         (lambda: cw.search(MODEL, TASK, WAY, seeds=0), "seeds=0: say how many, seeds=3, or which"),
+        (lambda: cw.search(MODEL, TASK, WAY, seeds=1.5), "seeds=1.5: say how many, seeds=3, or which"),
         (lambda: cw.search(MODEL, TASK, WAY, seeds=[1, 1]), r"seeds=\[1, 1\]: .* each once"),
         (lambda: cw.search(MODEL, TASK, cw.L0(sparsity=0.001, steps=2)), "removes none"),
         (lambda: cw.fine_tune(MODEL, TASK), "fine_tune: give exactly one of 'steps' and 'epochs'"),

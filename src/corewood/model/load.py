@@ -86,6 +86,7 @@ class Model:
 
     def save(self, folder: str | Path) -> Path:
         """Weights, config and tokenizer, as transformers and `cw.load` read them."""
+        quiet_transformers()
         self.net.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         return Path(folder)

@@ -12,7 +12,7 @@ from corewood.data.task import Task, one_task
 from corewood.errors import InputError, SettingError
 from corewood.model import finetune
 from corewood.model.gates import check_model
-from corewood.model.load import Model, load
+from corewood.model.load import Model, load, quiet_transformers
 from corewood.model.progress import Show, bar
 from corewood.spec import FineTune
 
@@ -54,6 +54,7 @@ def fine_tune(
             f"fine_tune: the model's classes are {', '.join(model.labels)}, the task's {', '.join(classes)}; pass the name of "
             "its checkpoint instead, and it gets a new head"
         )
+    quiet_transformers()
     examples, gold = encode(task.train, model.tokenizer, model.max_length), gold_classes(model.labels, task.train)
     with bar("fine-tune", progress) as tell, TemporaryDirectory(prefix="corewood-") as scratch:
         finetune.fine_tune(model, examples, gold, wanted, Path(scratch), progress=tell)

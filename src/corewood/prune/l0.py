@@ -282,7 +282,6 @@ def search(
     chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
     shared = reference(model, chosen)
     model.means = shared.means
-
     with bar("search", progress) as tell:
 
         def found_by(place: int, seed: int) -> Found:
@@ -298,7 +297,7 @@ def search(
 
 def which_seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
     """How many, or which."""
-    each = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    each = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds) if isinstance(seeds, Iterable) else ()
     if not each or len({*each}) < len(each) or not all(isinstance(seed, (int, np.integer)) and seed >= 0 for seed in each):
         raise InputError(f"seeds={seeds!r}: say how many, seeds=3, or which, seeds=[0, 4, 7], each once")
     return tuple(map(int, each))
