@@ -2,9 +2,10 @@
 
 import corewood as cw
 
-model = cw.load("path-or-hub-id")
-task = cw.task("overlap")
-masks = cw.search(model, task, cw.L0(sparsity=0.5), seeds=range(6))
+task = cw.task(train=frame, validation=other, challenge={"hard": third})
+model = cw.fine_tune("path-or-hub-id", task, steps=1000)
+masks = cw.search(model, task, cw.L0(sparsity=0.5), seeds=6)
+cw.predict(model, masks, task.challenge["hard"]).accuracy()
 cw.core(masks)
 """
 
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from corewood.evaluate.attention import AttentionMap, attention_map
     from corewood.evaluate.metrics import accuracy, score, wilson
     from corewood.evaluate.predict import Predictions, ablate, predict
-    from corewood.model.finetune import fine_tune
     from corewood.model.gates import Gates, Means, gated
     from corewood.model.load import Model, load, wrap
     from corewood.model.mask import Mask, Masks, Units
     from corewood.model.mask_files import read_masks
     from corewood.model.reference import mean_activations
+    from corewood.model.slim import slim
+    from corewood.model.tune import fine_tune
     from corewood.model.weights import WeightMask, weights_masked
     from corewood.prune.importance import prune_units
     from corewood.prune.l0 import search
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention import attention_map_chart
     from corewood.spec import L0, FineTune, Importance, Magnitude, StudySpec, read_study
+    from corewood.study.outcome import Outcome
     from corewood.study.run import run
 
 _WHERE = {
@@ -51,14 +54,14 @@ _WHERE = {
     "ablate": "evaluate.predict", "AttentionMap": "evaluate.attention", "attention_map": "evaluate.attention",
     "attention_map_chart": "report.attention",
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
-    "fine_tune": "model.finetune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
+    "fine_tune": "model.tune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
     "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.l0", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.run",
     "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.importance",
     "prune_weights": "prune.magnitude", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
-    "weight_tickets": "prune.tickets",
+    "weight_tickets": "prune.tickets", "slim": "model.slim", "Outcome": "study.outcome",
 }  # fmt: skip
 
 __all__ = [
@@ -75,6 +78,7 @@ __all__ = [
     "Masks",
     "Means",
     "Model",
+    "Outcome",
     "Predictions",
     "Split",
     "Stability",
@@ -103,6 +107,7 @@ __all__ = [
     "run",
     "score",
     "search",
+    "slim",
     "spread",
     "stability",
     "super_tickets",

@@ -2,7 +2,8 @@
 
 CorewoodError
 ├── InputError          something the user gave: a study, a file, a label, a mask; the message says what to change
-│   └── StudyError      the study file itself; collects every mistake in it
+│   ├── StudyError      the study file itself; collects every mistake in it
+│   └── SettingError    settings given in Python, such as cw.L0(...); a ValueError, too
 ├── StoreError          the store cannot be read or written: full disk, no permission
 └── JobError            one job of a study failed; the others go on
 
@@ -16,11 +17,25 @@ from difflib import get_close_matches
 
 
 class CorewoodError(Exception):
-    """Anything the user can act upon."""
+    """Anything the user can act upon; the message says how.
+
+    Example:
+        >>> try:
+        ...     cw.load("./nothing-here")
+        ... except cw.CorewoodError as problem:
+        ...     print(problem)
+        ./nothing-here: there is no such folder (looked at ...)
+    """
 
 
 class InputError(CorewoodError):
-    """The user's input cannot be used as it is."""
+    """The user's input cannot be used as it is.
+
+    Example:
+        >>> cw.L0(sparcity=0.5)
+        Traceback (most recent call last):
+        corewood.errors.SettingError: L0: sparcity: unknown key. Did you mean 'sparsity'?
+    """
 
 
 class StudyError(InputError):
@@ -31,6 +46,10 @@ class StudyError(InputError):
         self.mistakes = list(mistakes)
         count = "1 mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
         super().__init__(f"{source}: {count}\n" + "\n".join(f"  - {m}" for m in self.mistakes))
+
+
+class SettingError(InputError, ValueError):
+    """Settings given in Python that cannot be used as they are."""
 
 
 class StoreError(CorewoodError):

@@ -18,6 +18,7 @@ from scipy.stats import pearsonr
 from sklearn.metrics import matthews_corrcoef
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
+import corewood as cw
 from corewood.data.encode import encode
 from corewood.data.labels import gold_classes
 from corewood.data.read import drawn
@@ -35,6 +36,7 @@ from corewood.study.cost import estimate
 from corewood.study.engines import Inline
 from corewood.study.entries import read_masks, read_reference, read_weights
 from corewood.study.plan import Plan, make_plan
+from corewood.study.results import Results
 from corewood.study.run import Outcome, asked, provenance, run, run_study
 from corewood.study.subnetwork import Subnetwork
 
@@ -379,3 +381,74 @@ def test_masks_of_one_seed_and_task_still_make_a_report(study: Path, tmp_path: P
     assert done.complete
     assert "overlaps" not in done.tables
     assert "stability" not in done.tables
+
+
+# the outcome in a notebook
+
+
+def test_models_and_masks_come_back_from_the_store(whole: Outcome) -> None:
+    """Of a mask of units with each stand-in, of weights, and of the full model: run again, they say what was stored."""
+    results = Results(plan_of(whole), store_of(whole), whole.holes)
+    rows = [r for r in results.rows if r.model == ("pairs", 2) and r.state == "pruned"]
+    kinds = {(r.way, r.stand_in) for r in rows}
+    assert {("full", None), ("l0", "mean"), ("importance", "zero"), ("magnitude", None)} <= kinds
+    for way, stand_in in sorted(kinds, key=str):
+        row = next(r for r in rows if (r.way, r.stand_in) == (way, stand_in))
+        split = plan_of(whole).tasks["pairs"].splits["cases"]
+        with whole.gated(row.name, task="pairs", tuning=2) as model:
+            found = cw.predict(model, [], split).full
+        np.testing.assert_allclose(found, results.logits(row, "cases"), atol=1e-5)
+    row = next(r for r in rows if r.way == "l0")
+    model, mask = (read(row.name, "pairs", 2) for read in (whole.model, whole.mask))
+    again = cw.predict(model, mask, split)  # with the means of the study
+    np.testing.assert_allclose(again[0], results.logits(row, "cases"), atol=1e-5)
+    with torch.inference_mode():
+        batch = cw.encode(split, model.tokenizer, model.max_length).batch(np.arange(8))
+        np.testing.assert_allclose(cw.slim(model, mask)(**batch).logits.numpy(), again[0][:8], atol=1e-5)
+    assert whole.model(task="pairs", tuning=1).name == "model, step 24"
+
+
+def test_examples_of_an_outcome_are_those_of_the_scores(whole: Outcome) -> None:
+    table = whole.subnetworks
+    one, other = table[(table["task"] == "pairs") & (table["tuning"] == 1) & (table["question"] == "prune")]["subnetwork"].iloc[
+        :2
+    ]
+    every = whole.examples(one, which="all", task="pairs", tuning=1)
+    scores = whole.tables["scores"]
+    mine = scores[(scores["task"] == "pairs") & (scores["tuning"] == 1)]
+    for who, answer in ((one, "answer"), ("full", "full")):
+        for _, row in mine[mine["subnetwork"] == who].iterrows():
+            part = every[(every["dataset"] == row["dataset"]) & ((row["case"] == "all") | (every["case"] == row["case"]))]
+            assert len(part) == row["n"]
+            if row["metric"] == "accuracy":
+                assert (part[answer] == part["gold"]).mean() == pytest.approx(row["value"])
+    lost = whole.examples(one, which="lost", dataset="cases", task="pairs", tuning=1)
+    assert len(lost) == len(every[(every["which"] == "lost") & (every["dataset"] == "cases")])
+    frame = plan_of(whole).tasks["pairs"].splits["cases"].frame
+    for _, row in lost.iterrows():
+        assert row["first"] == frame["first"][row["example"]]
+    pair = whole.examples(one, other=other, task="pairs", tuning=1)
+    assert (pair["answer"] != pair["other"]).all()
+    swap = whole.examples(one, case="swap", which="all", task="pairs", tuning=1)
+    assert set(swap["case"]) == {"swap"}
+    assert "report.html" in whole._repr_html_()
+
+
+def test_what_an_outcome_cannot_give_is_told(whole: Outcome) -> None:
+    name = next(r.name for r in plan_of(whole).rows if r.way == "l0" and r.question == "prune")
+    with pytest.raises(InputError, match=r"is a subnetwork of 4 models; say which: .*task='pairs', tuning=1; "):
+        whole.model(name)
+    with pytest.raises(InputError, match=rf"no subnetwork '{name}x'\. Did you mean '{name}'"):
+        whole.mask(f"{name}x")
+    retrained = next(r for r in plan_of(whole).rows if r.state == "retrained" and r.model == ("pairs", 1))
+    with pytest.raises(InputError, match="was retrained, and such models are judged and not kept"):
+        whole.model(retrained.name, "pairs", 1)
+    with pytest.raises(InputError, match=r"no dataset 'case'\. Did you mean 'cases'"):
+        whole.examples(name, dataset="case", task="pairs", tuning=1)
+    with pytest.raises(InputError, match="labels are numbers"):
+        whole.examples(next(r.name for r in plan_of(whole).rows if r.model == ("scores", 1)), task="scores", tuning=1)
+    holes = {job.key: "failed: no memory" for job in plan_of(whole).rows[-1].jobs}
+    part = Outcome(whole.plan, whole.tables, whole.report, whole.store, holes)
+    last = plan_of(whole).rows[-1]
+    with pytest.raises(InputError, match="has no results: failed: no memory"):
+        part.examples(last.name, task=last.task, tuning=last.tuning)

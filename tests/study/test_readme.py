@@ -52,12 +52,27 @@ def test_the_lottery_is_valid() -> None:
     assert [task.metric for task in spec.tasks.values()] == ["matthews", "accuracy", "accuracy"]
 
 
-def test_the_library_example_runs(tmp_path: Path) -> None:
+BEFORE = """
+import transformers, corewood as cw
+net = transformers.AutoModelForSequenceClassification.from_pretrained("path/to/checkpoint")
+tokenizer = transformers.AutoTokenizer.from_pretrained("path/to/checkpoint")
+batch = tokenizer("The nun saw the cook.", "The cook saw the nun.", return_tensors="pt")
+plain = net(**batch).logits
+"""
+AFTER = """
+assert abs(logits - plain).max() > 1e-3
+assert abs(net(**batch).logits - plain).max() == 0
+assert abs(smaller(**batch).logits - logits).max() < 1e-5
+assert smaller.num_parameters() < net.num_parameters()
+"""
+
+
+def test_the_library_examples_run(tmp_path: Path) -> None:
     tiny.checkpoint(tmp_path / "path" / "to" / "checkpoint")
-    done = subprocess.run(
-        [sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    first, instead = blocks("python")
+    for code in (first, BEFORE + instead + AFTER):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_two_commands_are_there() -> None:

@@ -239,7 +239,7 @@ def test_scores_are_numbers(tmp_path: Path) -> None:
     stored = tmp_path / "kept.parquet"
     split.frame.to_parquet(stored)
     assert Split("again", pd.read_parquet(stored), ()).gold.tolist() == split.gold.tolist()
-    assert not Split("s", pd.DataFrame({"label": ["a"]}), ("a", "b")).regression
+    assert not Split("s", pd.DataFrame({"first": ["x"], "label": ["a"]}), ("a", "b")).regression
 
 
 @pytest.mark.parametrize("value", ["", "high", "nan", "inf", "3,8", "-"])

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from corewood.errors import InputError
-from corewood.model.mask import Mask, Masks
+from corewood.model.mask import Mask, Masks, all_masks
 
 DRAWS = 2000
 
@@ -25,6 +25,13 @@ class Core:
 
     `expected` is for masks that scatter their heads over the whole model, `expected_layers` for masks that keep as many
     heads in each layer as the real ones do; the p-values are the share of random draws with a core at least as large.
+
+    Example:
+        >>> found = cw.core(masks)
+        >>> found
+        <Core of 3 masks: ... heads (chance ..., p ...; with the same heads per layer ..., p ...), ... MLPs>
+        >>> found.heads == [name for name in found.mask if ".H" in name]
+        True
     """
 
     mask: Mask
@@ -54,8 +61,16 @@ class Core:
 
 
 def core(masks: Sequence[Mask], share: float = 1.0, draws: int = DRAWS, seed: int = 0) -> Core:
-    """`share` = 1 means in all masks, the paper's definition."""
-    if not masks:
+    """The heads and MLPs that subnetworks share. `share` = 1 means in all masks, the paper's definition; `draws` are those of
+    random masks to compare with.
+
+    Example:
+        >>> cw.core(masks).mask == masks[0] & masks[1] & masks[2]
+        True
+        >>> len(cw.core(masks, share=0.6).mask) >= len(cw.core(masks).mask)  # in two of three
+        True
+    """
+    if not all_masks(masks, "core"):
         raise InputError("a core needs at least one mask")
     heads, mlps = Masks(masks).heads, Masks(masks).mlps  # (mask, layer, head), (mask, layer)
     needed = int(np.ceil(share * len(masks) - 1e-9))

@@ -43,6 +43,12 @@ def effective_size(
     faithful), `trivial` (a subnetwork that is always wrong would be faithful; in balanced accuracy of two answers, one that
     always says the same), `holes` (runs missing from the grid), `non_monotone` (curves where a smaller size is faithful and a
     larger is not).
+
+    Example:
+        >>> scores = cw.run("study.yaml", store="store").tables["scores"]
+        >>> table = cw.effective_size(scores[scores["way"].isin(["full", "l0"])], margin=0.05)
+        >>> table["set"].tolist()[:3]
+        ['in domain', 'challenge', 'mixed']
     """
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")

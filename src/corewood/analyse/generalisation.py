@@ -68,6 +68,12 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: C
     points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
     others of its size; where it is given, those that did not take no part in `range_same`, and neither do pairs that are
     `apart`: in domain, by more than chance.
+
+    Example:
+        >>> outcome = cw.run("study.yaml", store="store")
+        >>> table = cw.spread(outcome.tables["scores"])
+        >>> table[table["case"] == "swap"]["target"].tolist()
+        [0.4, 0.7]
     """
     accuracy = accuracy.assign(**{name: value for name, value in UNSAID.items() if name not in accuracy})
     some = subnetworks(accuracy)

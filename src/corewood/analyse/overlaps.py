@@ -22,7 +22,14 @@ def overlaps(masks: Mapping[str, Sequence[Mask]], draws: int = DRAWS, seed: int 
     (n - 1), `expected` the mean if the tasks were independent. `p`: random masks of the same sizes share at least as
     many. `p_whole`: the same where the units of a task change places in all its seeds at once, so that seeds of a task
     still resemble each other. Rows of a task with itself hold its size.
+
+    Example:
+        >>> table = cw.overlaps({"one": masks[:2], "other": masks[1:]})
+        >>> table[["one", "other", "kind", "which"]].iloc[1].tolist()
+        ['one', 'other', 'head', 'all units']
     """
+    if not isinstance(masks, Mapping):
+        raise InputError("overlaps: takes the masks of each task by its name, {'cola': masks, 'rte': others}")
     if not masks or not all(masks.values()):
         raise InputError("overlaps need at least one task, and at least one mask of each")
     everything = Masks([mask for group in masks.values() for mask in group])  # checks that all have one shape

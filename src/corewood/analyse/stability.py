@@ -18,7 +18,7 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from corewood.analyse.core import DRAWS, expected_all
 from corewood.analyse.differences import corrected
 from corewood.errors import InputError
-from corewood.model.mask import Mask, Masks
+from corewood.model.mask import Mask, Masks, all_masks
 
 TIE = 1e-12  # kappas of equal counts may differ by rounding
 
@@ -30,6 +30,13 @@ class Stability:
     `..._expected` is the mean over random masks that scatter their units over the whole model, `..._expected_layers`
     over masks with as many units in each layer as the real ones; the p-values are the share of random draws that are
     at least as large. `q` (Cochran) is another question: do all masks have the same SIZE? NaN where nothing can be said.
+
+    Example:
+        >>> found = cw.stability(masks)
+        >>> found
+        <Stability of 3 masks of 8 units: Fleiss' kappa ... (chance ..., p ...>
+        >>> found.survivors == len(cw.core(masks).heads)
+        True
     """
 
     masks: int
@@ -53,6 +60,9 @@ class Stability:
 
     def row(self) -> dict[str, float]:
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return f"<div>{repr(self)[1:-1]}</div>{pd.Series(self.row()).to_frame().to_html(header=False)}"
 
     def __repr__(self) -> str:
         return (
@@ -224,7 +234,11 @@ def agreement(masks: Sequence[Mask]) -> pd.DataFrame:
     """Every two masks, on heads: Jaccard index and Cohen's kappa beside random masks of the same sizes, and whether they
     share more than those would.
 
-    `fleiss` (the same in every row) is Fleiss' kappa over all masks at once; `stability` says more about it.
+    `fleiss` (the same in every row) is Fleiss' kappa over all masks at once; `cw.stability` says more about it.
+
+    Example:
+        >>> cw.agreement(masks)[["one", "other"]].to_numpy().tolist()
+        [[0, 1], [0, 2], [1, 2]]
     """
     kept = flat_heads(masks)
     columns = "one other shared shared_expected jaccard jaccard_expected kappa fleiss p p_holm real".split()
@@ -232,13 +246,18 @@ def agreement(masks: Sequence[Mask]) -> pd.DataFrame:
 
 
 def stability(masks: Sequence[Mask], draws: int = DRAWS, seed: int = 0) -> Stability:
-    """How far masks keep the same heads, beside random masks of the same sizes."""
+    """How far masks keep the same heads, beside random masks of the same sizes.
+
+    Example:
+        >>> cw.stability([masks[0], masks[0]]).fleiss  # two masks that are the same
+        1.0
+    """
     kept = flat_heads(masks)
     return unit_stability(kept, np.indices(masks[0].heads.shape)[0].ravel(), draws, seed)
 
 
 def flat_heads(masks: Sequence[Mask]) -> np.ndarray:
     """(mask, head) bool"""
-    if len(masks) < 2:
+    if len(all_masks(masks, "agreement")) < 2:
         raise InputError("agreement needs at least two masks")
     return Masks(masks).heads.reshape(len(masks), -1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corewood.data.task import Split
+from corewood.data.task import Split, one_split
 from corewood.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"<Encoded: {len(self)} examples, {len(self.ids):,} tokens, {self.truncated or 'none'} cut>"
 
     @property
     def lengths(self) -> np.ndarray:
@@ -66,7 +69,16 @@ class Encoded:
 
 
 def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Encoded:
-    """Tokenise a split; texts longer than `max_length` tokens are cut and counted."""
+    """Tokenise a split; texts longer than `max_length` tokens are cut and counted.
+
+    Example:
+        >>> examples = cw.encode(task.validation, model.tokenizer, model.max_length)
+        >>> examples
+        <Encoded: 60 examples, 1,077 tokens, none cut>
+        >>> model(**examples.batch([0, 1])).logits.shape
+        torch.Size([2, 2])
+    """
+    one_split(split, "encode")
     columns = [split.texts[column].tolist() for column in split.texts]
     keys = ["input_ids"] + (["token_type_ids"] if "token_type_ids" in tokenizer.model_input_names else [])
     # not verbose: the tokenizer would warn of long texts, which are counted here

@@ -33,7 +33,8 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
     if any(re.fullmatch(r"LABEL_\d+", name) for name in classes):  # what a config has that names none
         raise InputError(
             f"the checkpoint calls its classes {', '.join(classes)}, so their order is unknown; set model.labels to the "
-            f"names in the order of the logits, for instance model.labels: [{', '.join(split.labels)}]"
+            f"names in the order of the logits, for instance model.labels: [{', '.join(split.labels)}]; in Python, "
+            "cw.load(checkpoint, labels=[...])"
         )
     places = {normal(label): index for index, label in enumerate(split.labels)}
     fold = {normal(one): normal(other) for one, other in split.fold.items()}

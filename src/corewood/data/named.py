@@ -1,69 +1,182 @@
-"""Tasks by name, for use as a library."""
+"""Tasks by name, or of data in memory, for use as a library."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from corewood.data.labels import normal
 from corewood.data.overlap import overlap
-from corewood.data.read import check_labels, read_split
-from corewood.data.task import Split, Task
-from corewood.errors import InputError, nearest
+from corewood.data.read import Rows, check_labels, dataset_rows, read_split
+from corewood.data.task import Split, Task, a_kind
+from corewood.errors import InputError, SettingError, nearest
+from corewood.spec.base import Spec
 from corewood.spec.tasks import GLUE_LABELS, GLUE_METRICS, FilesTask, GeneratedTask, GlueTask, SourceSpec
 
 # name -> the layout of each split unless its entry says otherwise
 KNOWN = {name: {"train": name, "validation": name} for name in GLUE_LABELS}
 KNOWN["mnli"]["hans"] = "hans"
 KNOWN["qqp"]["paws"] = "paws"
+# what columns with texts are usually called, in the order in which they are looked for
+USUAL = (
+    ("first", "second"), ("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2"),
+    ("question", "sentence"), ("text",), ("sentence",), ("first",),
+)  # fmt: skip
+
+S = TypeVar("S", bound=Spec)
+Examples = pd.DataFrame | Split | Mapping[str, Any] | Iterable[Mapping[str, Any]] | str | PurePath | Any
+"""A data frame, a `datasets.Dataset`, a dict of columns, a list of dicts, a Split; a path, or a dict with the keys of a study's
+source, such as path or hub."""
 
 
 def task(
-    name: str, files: Mapping[str, str | PurePath | Mapping[str, Any]] | None = None, seed: int = 0, **settings: Any
+    name: str = "task",
+    files: Mapping[str, Examples] | None = None,
+    seed: int = 0,
+    *,
+    train: Examples | None = None,
+    validation: Examples | None = None,
+    challenge: Mapping[str, Examples] | None = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    case: str | None = None,
+    group: str | None = None,
+    labels: Sequence[str] | Mapping[Any, str] | None = None,
+    fold: Mapping[str, str] | None = None,
+    metric: str | None = None,
+    **settings: Any,
 ) -> Task:
-    """A task by name.
+    """A task: of your own data, or one that is known by name.
 
-    cw.task("overlap")                       the generated one; settings are those of a study's generated task
-    cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})      also: qqp with paws, and all other sets of GLUE
-    cw.task("anything", files={"validation": {"path": ..., "text": [...], "label": ...}, ...})
+    `train`, `validation` and each of `challenge` is a pandas data frame, a `datasets.Dataset`, a dict of columns, a list of
+    dicts, or a path (CSV, TSV, JSONL, Parquet, Arrow folder). `text` names the column of the text, or the two of a pair,
+    `label` the column of the right answer; `case` and `group` are columns of the challenge sets. Left out, the usual names
+    are looked for: premise and hypothesis, text, label, case and so on. `labels` are the names of the labels or, as a
+    mapping, what values in the data are called, {0: "no", 1: "yes"}. `fold` says what labels of the task count as in the
+    challenge sets, where these have others. `metric` may be accuracy, matthews, or pearson for labels that are numbers.
 
-    In `files`, "train" and "validation" are what they say, any other name is a challenge set. A plain path is read with the
-    columns known for that name; a mapping has the keys of a study's source.
+    Sets known by name need their files alone: `cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})`, also
+    qqp with paws, and all other sets of GLUE; in `files`, any name but train and validation is a challenge set.
+    `cw.task("overlap")` is generated and needs nothing; its settings are those of a study's generated task.
+
+    Example:
+        >>> frame = pd.DataFrame({"review": ["Great!", "Dull.", "Fine.", "Awful."], "stars": [1, 0, 1, 0]})
+        >>> task = cw.task(
+        ...     validation=frame,
+        ...     challenge={"short": frame.assign(kind=["praise", "blame"] * 2)},
+        ...     text="review",
+        ...     label="stars",
+        ...     case="kind",
+        ...     labels={0: "negative", 1: "positive"},
+        ... )
+        >>> task
+        <Task task: validation 4, short 4 (2 cases); labels negative, positive>
+        >>> cw.task("overlap", train=100, validation=20, per_case=2).validation
+        <Split validation: 20 examples, labels entailment, non-entailment>
     """
-    if files is None:
-        if name != "overlap":
-            raise InputError(
-                f"task {name!r} needs files={{...}}; the one that needs none is 'overlap'.{nearest(name, ['overlap'])}"
-            )
-        return read_task(GeneratedTask(generated="overlap", seed=seed, **settings), Path(), seed)[0]
-    unknown = [key for key in settings if key not in ("labels", "metric")]
-    if unknown:
-        raise InputError(f"task: unknown argument {unknown[0]!r}.{nearest(unknown[0], ['labels', 'metric', 'files', 'seed'])}")
-    if "validation" not in files:
-        raise InputError("files needs 'validation': the in-domain examples subnetworks are judged on")
+    if not isinstance(name, str):
+        raise InputError(f"task: its first argument is a name, not {a_kind(name)}; data go into cw.task(validation=...)")
+    sizes = {key: size for key, size in (("train", train), ("validation", validation)) if size is not None}
+    if name == "overlap" and files is None and challenge is None and all(isinstance(size, int) for size in sizes.values()):
+        return read_task(made(GeneratedTask, "task", generated=name, seed=seed, **sizes, **settings), Path(), seed)[0]
+    if settings:
+        known = "train validation challenge text label case group labels fold metric files seed".split()
+        raise InputError(f"task: unknown argument {next(iter(settings))!r}.{nearest(next(iter(settings)), known)}")
+    for key, several in (("files", files), ("challenge", challenge)):
+        if several is not None and not isinstance(several, Mapping):
+            raise InputError(f"task: {key} are sets by name, {key}={{'hard': ...}}, not {a_kind(several)}")
+    given = {**(files or {}), **sizes, **(challenge or {})}
+    if not given:
+        raise InputError(
+            f"task {name!r} needs data: cw.task({name!r}, train=..., validation=..., challenge={{...}}); "
+            f"the one that needs none is 'overlap'.{nearest(name, ['overlap'])}"
+        )
+    if "validation" not in given:
+        raise InputError("task: validation is missing: the in-domain examples that subnetworks are judged on")
     layouts = KNOWN.get(name, {})
+    names = {str(value): named for value, named in labels.items()} if isinstance(labels, Mapping) else {}
+    everywhere = {"text": (text,) if isinstance(text, str) else text, "label": label, "labels": names}
+    beside = {**everywhere, "case": case, "group": group, "fold": fold}
     sources: dict[str, SourceSpec] = {}
-    for split, given in files.items():
-        content = {"path": str(given)} if isinstance(given, (str, PurePath)) else dict(given)
-        if split in layouts and "text" not in content:
-            content = {"layout": layouts[split], **content}
-        sources[split] = SourceSpec.model_validate(content)
-    spec = FilesTask(
+    rows: dict[str, Rows] = {}
+    for split, data in given.items():
+        inside = split in ("train", "validation")
+        place = f"task.{split}" if inside else f"task.challenge.{split}"
+        columns = {key: value for key, value in (everywhere if inside else beside).items() if value}
+        if split in layouts and "text" not in columns:
+            columns["layout"] = layouts[split]
+        sources[split], found = source_of(data, place, columns)
+        if found is not None:
+            rows[place] = found
+    spec = made(
+        FilesTask,
+        "task",
         name=name,
-        labels=settings.get("labels", GLUE_LABELS.get(name, ())),
-        metric=settings.get("metric", GLUE_METRICS.get(name, "accuracy")),
+        labels=tuple(dict.fromkeys(names.values())) or (GLUE_LABELS.get(name, ()) if labels is None else tuple(labels)),
+        metric=metric or GLUE_METRICS.get(name, "accuracy"),
         train=(sources.pop("train"),) if "train" in sources else (),
         validation={"": sources.pop("validation")},
         challenge=sources,
     )
-    return read_task(spec, Path(), seed)[0]
+    return read_task(spec, Path(), seed, rows=rows)[0]
 
 
-def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int, key: str = "task") -> tuple[Task, list[str]]:
-    """The task of a study, and notes on its files; `key` is where it stands in the study."""
+def made(kind: type[S], who: str, **settings: Any) -> S:
+    """A part of a study, its mistakes told as those of `who`."""
+    try:
+        return kind(**settings)
+    except SettingError as problem:
+        raise InputError(f"{who}{str(problem).removeprefix(kind.__name__)}") from None
+
+
+def source_of(data: Examples, place: str, columns: Mapping[str, Any]) -> tuple[SourceSpec, Rows | None]:
+    """Where examples are and which columns hold what; their rows, where they are in memory."""
+    if isinstance(data, (str, PurePath)):
+        return made(SourceSpec, place, **{**columns, "path": str(data)}), None
+    if isinstance(data, Mapping) and any(isinstance(data.get(key), (str, PurePath)) for key in ("path", "hub")):
+        own = {key: str(value) if isinstance(value, PurePath) else value for key, value in data.items()}
+        usual = {key: value for key, value in columns.items() if key != "layout" or "text" not in own}
+        return made(SourceSpec, place, **{**usual, **own}), None
+    if isinstance(data, Split):
+        own = {name: name for name in ("label", "case", "group") if name in data.frame}
+        return made(SourceSpec, place, path=place, text=[*data.texts], fold=data.fold, **own), (data.frame, {}, [])
+    found = rows_of(data, place)
+    there = [str(column) for column in found[0].columns]
+    if "text" not in columns and "layout" not in columns:
+        text = next((names for names in USUAL if set(names) <= set(there)), None)
+        if text is None:
+            raise InputError(f"{place}: which column holds the text? Say text=..., one name or two; it has: {', '.join(there)}")
+        columns = {**columns, "text": text}
+    usual = {name: name for name in ("case", "group") if ".challenge." in place and name in there}
+    return made(SourceSpec, place, **{**usual, **columns, "path": place}), found  # not read: its rows are here
+
+
+def rows_of(data: Any, place: str) -> Rows:
+    """Of a data frame, a `datasets.Dataset`, a dict of columns, or a list of dicts."""
+    if type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset":
+        return dataset_rows(data)
+    if isinstance(data, pd.DataFrame):
+        return data.reset_index(drop=True), {}, []
+    try:
+        if isinstance(data, Mapping):
+            return pd.DataFrame(dict(data)), {}, []
+        if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
+            return pd.DataFrame([*data]), {}, []
+    except ValueError as problem:
+        raise InputError(f"{place}: its columns do not make a table ({problem})") from None
+    raise InputError(
+        f"{place}: examples are a pandas DataFrame, a datasets.Dataset, a dict of columns, a list of dicts or a path, "
+        f"not {a_kind(data)}"
+    )
+
+
+def read_task(
+    spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int, key: str = "task", rows: Mapping[str, Rows] | None = None
+) -> tuple[Task, list[str]]:
+    """The task of a study, and notes on its files; `key` is where it stands in the study. `rows`: those in memory, by place."""
     if isinstance(spec, GeneratedTask):
         return overlap(spec.seed, spec.train, spec.validation, spec.per_case, spec.counter), []
     if isinstance(spec, GlueTask):
@@ -72,7 +185,7 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     notes: list[str] = []
 
     def read(name: str, source: SourceSpec, place: str, cases: bool = False) -> Split:
-        split, said = read_split(name, source, base, seed, regression, place, cases)
+        split, said = read_split(name, source, base, seed, regression, place, cases, (rows or {}).get(place))
         notes.extend(said)
         return split
 
@@ -86,12 +199,13 @@ def read_task(spec: FilesTask | GlueTask | GeneratedTask, base: Path, seed: int,
     validation = next(iter(inside.values()))
     labels = spec.labels or (parts[0] if parts else validation).labels
     parts = [check_labels(part, labels, place) for part, place in zip(parts, places, strict=True)]
-    train = Split("train", pd.concat([p.frame for p in parts], ignore_index=True), labels) if parts else None
+    together = pd.concat([p.frame for p in parts], ignore_index=True) if parts else pd.DataFrame()
+    if together.isna().any(axis=None):
+        raise InputError(f"{key}.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
+    train = Split("train", together, labels) if parts else None
     validation, *also = (check_labels(split, labels, place) for place, split in inside.items())
     if train is not None and ("second" in train.frame) != ("second" in validation.frame):
         raise InputError(f"{key}.train.text: training and validation must both be single texts or both pairs")
-    if train is not None and train.frame.isna().any(axis=None):
-        raise InputError(f"{key}.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
     if many:
         shares = [f"{len(part)} from {source.path or source.hub}" for part, source in zip(parts, spec.train, strict=True)]
         notes.append(f"train: a mixture of {', '.join(shares)}")

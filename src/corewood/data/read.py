@@ -23,6 +23,7 @@ FORMATS = {
     ".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
+Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
 
 
 def read_split(
@@ -33,15 +34,18 @@ def read_split(
     regression: bool = False,
     key: str = "",
     cases: bool | None = None,
+    rows: Rows | None = None,
 ) -> tuple[Split, list[str]]:
     """The examples, and notes on what the user should know about the file. Cases belong to challenge sets alone:
-    by default, to what is called neither train nor validation.
+    by default, to what is called neither train nor validation. `rows` are in memory already: nothing is read.
 
     The labels of a regression are numbers; the split then has no names of labels. `key` is where the study has the source.
     """
     key = key or f"task.{name}"
     known = layout_of(source)
-    if source.hub:
+    if rows is not None:
+        where, (frame, classes, notes) = key, rows
+    elif source.hub:
         where = f"hub set {source.hub}"
         frame, classes, notes = hub_rows(source)
     else:
@@ -151,7 +155,10 @@ def locate(source: SourceSpec, base: Path | None) -> Path:
     path = (base or Path()) / Path(source.path).expanduser()
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise InputError(f"{path}: there is no such file.{nearest(path.name, near)} Paths are relative to the study file.")
+        raise InputError(
+            f"{path}: there is no such file.{nearest(path.name, near)} Paths are relative to the study file "
+            "or, in Python, to the current folder."
+        )
     return path
 
 
@@ -234,9 +241,6 @@ def drawn(frame: pd.DataFrame, limit: int | None, seed: int) -> np.ndarray:
         rank = frame.iloc[order].groupby("case").cumcount().to_numpy()  # 0 for the first row drawn of each case
         order = order[np.argsort(rank, kind="stable")]
     return np.sort(order[:limit])
-
-
-Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
 
 
 def file_rows(path: Path, source: SourceSpec, known: Known) -> Rows:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.evaluate.metrics import Z
 from corewood.model.families import FAMILIES
+from corewood.model.gates import check_model
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 
@@ -185,11 +187,26 @@ def head_scores(model: Model, examples: Sequence[Words], progress: Progress = no
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Attention of all heads on one example; rows look, columns are looked at."""
+    """Attention of all heads on one example; rows look, columns are looked at. Made by `cw.attention_map`.
+
+    Example:
+        >>> shown = cw.attention_map(model, "The nun saw the cook.", "The cook saw the nun.")
+        >>> shown
+        <AttentionMap of 2 layers x 4 heads: [CLS] The nun saw the cook . [SEP] The cook saw the nun . [SEP]>
+        >>> shown.head(1, 3).shape, shown.between(1, 3).shape
+        ((15, 15), (6, 6))
+    """
 
     words: tuple[str, ...]
     sentence: np.ndarray  # (word,) 0, 1 or SPECIAL
     values: np.ndarray = field(repr=False)  # (layer, head, word, word)
+
+    def __repr__(self) -> str:
+        layers, heads = self.values.shape[:2]
+        return f"<AttentionMap of {layers} layers x {heads} heads: {' '.join(self.words)}>"
+
+    def _repr_html_(self) -> str:
+        return escape(repr(self)[1:-1])
 
     def _of(self, layer: int, head: int) -> np.ndarray:
         layers, heads = self.values.shape[:2]
@@ -218,7 +235,14 @@ def merged(words: Words, attention: np.ndarray) -> np.ndarray:
 
 
 def attention_map(model: Model, first: str, second: str | None = None) -> AttentionMap:
-    """Every head's map of one text, or of a pair; pieces are merged into words."""
+    """Every head's map of one text, or of a pair; pieces are merged into words.
+
+    Example:
+        >>> shown = cw.attention_map(model, "The nun saw the cook.")
+        >>> shown.head(0, 1).loc["nun"].sum().round(3)  # a word's attention adds up to one
+        np.float64(1.0)
+    """
+    check_model(model, "attention_map")
     words = words_of(model.tokenizer, (first,) if second is None else (first, second), model.max_length)
     values = attention_of(model, [words])[0].numpy()
     first_token = np.unique(words.word, return_index=True)[1]  # (word,)

@@ -26,7 +26,13 @@ ROUNDING = 1e-6  # outputs that differ by less than this share are the same numb
 
 
 def wilson(correct: Any, n: Any, level: float = LEVEL) -> tuple[Any, Any]:
-    """Wilson's score interval of a proportion; arrays or numbers."""
+    """Wilson's score interval of a proportion; arrays or numbers.
+
+    Example:
+        >>> low, high = cw.wilson(90, 100)
+        >>> round(float(low), 3), round(float(high), 3)
+        (0.826, 0.945)
+    """
     z = norm.ppf(1 - (1 - level) / 2)
     share = np.asarray(correct) / n
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -56,7 +62,16 @@ def parts(split: Split) -> Iterator[tuple[str, str, np.ndarray]]:
 
 
 def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.ndarray | None = None) -> pd.DataFrame:
-    """One row per case: case, group, skill, gold, n, correct, value, low, high and, beside the full model, agreement and kl."""
+    """One row per case: case, group, skill, gold, n, correct, value, low, high and, beside the full model, agreement and kl.
+
+    `classes` are what the model calls its outputs, in the order of the logits.
+
+    Example:
+        >>> predictions = cw.predict(model, masks, task.challenge["cases"])
+        >>> table = cw.accuracy(predictions[0], task.challenge["cases"], model.labels, predictions.full)
+        >>> table["case"].iloc[:2].tolist(), int(table["n"].iloc[0])
+        (['all', 'swap'], 72)
+    """
     if split.regression:
         raise InputError(f"{split.name}: its labels are numbers, which nobody hits exactly; judge them with metric pearson")
     fold = fold_classes(classes, split)
@@ -88,12 +103,19 @@ class Score:
 
 
 def score(metric: str, logits: np.ndarray, gold: np.ndarray, draws: int = 2000) -> Score:
-    """`logits` are (example, class), `gold` (example,) indices of those classes, or numbers for pearson.
+    """A metric (accuracy, matthews, pearson) as one number with its 95 % interval.
 
-    `draws` are those of the bootstrap, for matthews alone; without any its interval is left open.
+    `logits` are (example, class), `gold` (example,) indices of those classes, or numbers for pearson. `draws` are those of the
+    bootstrap, for matthews alone; without any its interval is left open.
+
+    Example:
+        >>> logits = np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0], [1.0, 0.0]])
+        >>> cw.score("accuracy", logits, np.array([0, 1, 1, 0])).value
+        0.75
     """
     if metric not in SCORES:
         raise InputError(f"metric {metric!r}: the metrics are {', '.join(SCORES)}")
+    logits, gold = np.asarray(logits), np.asarray(gold)
     if logits.ndim != 2 or gold.shape != logits.shape[:1] or len(gold) == 0:
         raise InputError(f"metric {metric}: logits of shape {logits.shape} do not go with {gold.shape} labels")
     if metric != "pearson" and not (gold.dtype.kind in "iu" and 0 <= gold.min() <= gold.max() < logits.shape[1]):

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from html import escape
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 
 from corewood.errors import InputError
-from corewood.model.mask import Mask, Masks
+from corewood.model.mask import Mask, Masks, Units, one_mask
 from corewood.spec import Ablation
 
 if TYPE_CHECKING:
@@ -30,19 +32,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Means:
-    """Mean activations over non-padding tokens."""
+    """Mean activations over non-padding tokens: what closed units give instead of their own.
+
+    Example:
+        >>> cw.mean_activations(model, task.validation)
+        <Means of 2 layers x 4 heads, over 1,077 tokens>
+        >>> model.means.heads.shape, model.means.mlps.shape
+        (torch.Size([2, 4, 8]), torch.Size([2, 32]))
+    """
 
     heads: Tensor  # (layer, head, width of a head)
     mlps: Tensor  # (layer, width of the model)
     tokens: int
 
+    def __repr__(self) -> str:
+        layers, heads = self.heads.shape[:2]
+        return f"<Means of {layers} layers x {heads} heads, over {self.tokens:,} tokens>"
+
+    def _repr_html_(self) -> str:
+        return escape(repr(self)[1:-1])
+
 
 @dataclass(frozen=True)
 class Gates:
-    """Gate values in [0, 1]. With a leading batch axis, every example of the batch has gates of its own."""
+    """Gate values in [0, 1]. With a leading batch axis, every example of the batch has gates of its own.
+
+    Example:
+        >>> gates = cw.Gates.of(masks[0])
+        >>> half = cw.Gates(heads=gates.heads / 2, mlps=gates.mlps)  # heads at half their strength
+        >>> with cw.gated(model, half, ablate="zero"):
+        ...     logits = model(**batch).logits
+        >>> half
+        <Gates of 2 layers x 4 heads, 0.30 open on average>
+    """
 
     heads: Tensor  # ([batch,] layer, head)
     mlps: Tensor  # ([batch,] layer)
+
+    def __repr__(self) -> str:
+        layers, heads = self.heads.shape[-2:]
+        mean = float(torch.cat([self.heads.flatten(), self.mlps.flatten()]).mean())
+        return f"<Gates of {layers} layers x {heads} heads, {mean:.2f} open on average>"
+
+    def _repr_html_(self) -> str:
+        return escape(repr(self)[1:-1])
 
     @classmethod
     def of(cls, mask: Mask | Masks, device: torch.device | str = "cpu") -> Gates:
@@ -127,16 +160,36 @@ def closing(model: Model, gates: Gates, ablated: StandIns, first: int = 0) -> Ab
     return hooked(model, changes(gates.heads, model.head_width, heads), changes(gates.mlps[..., None], 1, mlps))
 
 
+def check_model(given: object, who: str) -> None:
+    """Or an error that says what to pass."""
+    if isinstance(getattr(given, "units", None), Units):
+        return
+    if isinstance(given, (str, PurePath)):
+        raise InputError(f"{who}: takes a model that is loaded, not its name; pass cw.load({str(given)!r})")
+    if isinstance(given, torch.nn.Module):
+        raise InputError(f"{who}: takes a cw.Model; wrap yours once, model = cw.wrap(net, tokenizer), and pass that")
+    raise InputError(f"{who}: takes a cw.Model, not a {type(given).__name__}; cw.load(...) and cw.wrap(...) make one")
+
+
 @contextmanager
 def gated(
     model: Model, mask: Mask | Gates, ablate: Ablation = "mean", means: Means | None = None, seed: int = 0
 ) -> Iterator[Model]:
-    """Close the gates that the mask leaves out, for as long as the block lasts.
+    """Close the gates that the mask leaves out, for as long as the block lasts. Any Hugging Face code may stand inside.
 
-    `means` default to those the model carries (`model.means`, set by `cw.search` or `cw.mean_activations`).
+    A closed unit gives its mean (`ablate="mean"`), nothing ("zero", what transformers' head_mask did) or the value of another
+    example ("resample"). `means` default to those the model carries (`model.means`, set by `cw.search` or
+    `cw.mean_activations`).
+
+    Example:
+        >>> with cw.gated(model, masks[0]):
+        ...     pruned = model.net(**batch).logits
+        >>> bool((pruned == model.net(**batch).logits).all())
+        False
     """
-    if isinstance(mask, Mask):
-        mask.check(model.units)
+    check_model(model, "gated")
+    if not isinstance(mask, Gates):
+        one_mask(mask, "gated").check(model.units)
     gates = Gates.of(mask, model.device) if isinstance(mask, Mask) else mask
     with ExitStack() as stack:
         if ablate == "resample":

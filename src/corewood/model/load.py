@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from html import escape
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 import transformers
 from torch import Tensor, nn
@@ -32,7 +34,18 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 @dataclass
 class Model:
-    """The user's own Hugging Face model with what Corewood needs to know about it."""
+    """The user's own Hugging Face model (`net`) with what Corewood needs to know about it. Made by `cw.load` and `cw.wrap`.
+
+    Example:
+        >>> model
+        <Model bert: bert, 2 layers x 4 heads + 2 MLPs, 0.0 M parameters, labels entailment, non-entailment>
+        >>> model(**batch).logits.shape  # as model.net(**batch) would
+        torch.Size([4, 2])
+        >>> model.save("tuned")
+        PosixPath('tuned')
+        >>> cw.load("tuned").labels
+        ('entailment', 'non-entailment')
+    """
 
     net: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -72,12 +85,31 @@ class Model:
     def __call__(self, **inputs: Tensor) -> Any:
         return self.net(**inputs)
 
+    def save(self, folder: str | Path) -> Path:
+        """Weights, config and tokenizer, as transformers and `cw.load` read them."""
+        quiet_transformers()
+        self.net.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        return Path(folder)
+
     def __repr__(self) -> str:
         u = self.units
         return (
             f"<Model {self.name}: {self.net.config.model_type}, {u.layers} layers x {u.heads} heads + {u.layers} MLPs, "
             f"{u.all_parameters / 1e6:.1f} M parameters, labels {', '.join(self.labels)}>"
         )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "type": self.net.config.model_type,
+            "units": f"{self.units.layers} layers x {self.units.heads} heads + {self.units.layers} MLPs",
+            "parameters": f"{self.units.all_parameters:,}, of which {self.units.encoder_parameters:,} in the layers",
+            "labels": ", ".join(self.labels),
+            "longest text": f"{self.max_length} tokens",
+            "runs on": str(self.device),
+            "mean activations": "none yet" if self.means is None else f"over {self.means.tokens:,} tokens",
+        }
+        return f"<b>{escape(self.name)}</b>{pd.Series(facts).to_frame().to_html(header=False)}"
 
 
 def class_names(config: Any) -> tuple[str, ...]:
@@ -160,7 +192,7 @@ def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int |
 
 
 def load(
-    source: str,
+    source: str | PurePath,
     labels: Sequence[str] | None = None,
     *,
     tokenizer: str | None = None,
@@ -176,8 +208,16 @@ def load(
 
     `labels` name the classes in the order of the logits, where the checkpoint's config does not; `tokenizer` is a folder
     of its own, where it does not stand beside the weights. A checkpoint without a classification head gets a new one, drawn
-    by `seed`, only if `new_head` says so: it must then be fine-tuned. A new head with one label gives a number: a regression.
+    by `seed`, only if `new_head` says so: it must then be fine-tuned (`cw.fine_tune` does both). A new head with one label
+    gives a number: a regression. With `check`, every unit is closed once, to see that closing it does something.
+
+    Example:
+        >>> cw.load("path/to/checkpoint")
+        <Model checkpoint: bert, 2 layers x 4 heads + 2 MLPs, 0.0 M parameters, labels entailment, non-entailment>
+        >>> cw.load("path/to/checkpoint", labels=["yes", "no"], max_length=32).labels
+        ('yes', 'no')
     """
+    source = str(source)
     folder = resolve(source)
     config = read_config(folder, revision)
     family(config.model_type)
@@ -208,13 +248,18 @@ def load(
     if info["missing_keys"] and not new_head:
         raise InputError(
             f"model {source}: it has no trained classification head ({', '.join(sorted(info['missing_keys'])[:2])} missing); "
-            "add fine_tune to the study, or give a fine-tuned checkpoint"
+            "add fine_tune to the study, or give a fine-tuned checkpoint; in Python, cw.fine_tune(checkpoint, task, steps=...)"
         )
     # saved under the names it has in memory: transformers would put old ones back (gamma, beta), which resuming does not find
     net._weight_conversions = []
     name = source if source == "minilm" else Path(source).name
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    model = wrap(net.to(chosen), words, name, max_length)
+    try:
+        net.to(chosen)
+    except (RuntimeError, AssertionError) as problem:
+        why = str(problem).splitlines()[0]
+        raise InputError(f"model {source}: cannot be put on device {device!r} ({why}); choose cpu, cuda or mps") from None
+    model = wrap(net, words, name, max_length)
     if check:
         self_check(model)
     return model
@@ -228,7 +273,24 @@ def untrained(model: Model, seed: int) -> Model:
 
 
 def wrap(net: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str = "model", max_length: int | None = None) -> Model:
-    """A model that is already in memory."""
+    """A Hugging Face classifier that is already in memory. It is not copied: what is done to one shows in the other.
+
+    Example:
+        >>> net = transformers.AutoModelForSequenceClassification.from_pretrained("path/to/checkpoint")
+        >>> tokenizer = transformers.AutoTokenizer.from_pretrained("path/to/checkpoint")
+        >>> cw.wrap(net, tokenizer).net is net
+        True
+    """
+    if not any(kind.__name__.endswith("ForSequenceClassification") for kind in type(net).__mro__):
+        raise InputError(
+            f"wrap: takes a Hugging Face classifier, not {type(net).__name__}; load it with "
+            "transformers.AutoModelForSequenceClassification, or by cw.load(...)"
+        )
+    if tokenizer.pad_token_id is None:
+        raise InputError(
+            "wrap: the tokenizer has no padding token, which batches need; set tokenizer.pad_token, for instance to "
+            "tokenizer.eos_token, and net.config.pad_token_id = tokenizer.pad_token_id"
+        )
     row = family(net.config.model_type)
     net.eval()
     return Model(net, tokenizer, name, row, count_units(net, row), positions(net.config, tokenizer, max_length))

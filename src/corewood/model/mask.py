@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from corewood.errors import InputError
+from corewood.errors import InputError, nearest
 
 
 def unit_names(layers: int, heads: int) -> list[str]:
@@ -27,6 +27,14 @@ class Units:
 
     Flat order, wherever units form a vector: heads row by row, then MLPs. Parameter counts make sizes comparable;
     key and value projections shared by a group of heads (grouped queries) go only when the whole group goes.
+
+    Example:
+        >>> model.units
+        <Units: 2 layers x 4 heads + 2 MLPs>
+        >>> model.units.names[:2], model.units.names[-1]
+        (['L0.H0', 'L0.H1'], 'L1.MLP')
+        >>> model.units.without("L0.H1", "L1.MLP")
+        <Mask 7/8 heads, 1/2 MLPs, sparsity 0.20>
     """
 
     layers: int
@@ -45,19 +53,52 @@ class Units:
     def names(self) -> list[str]:
         return unit_names(self.layers, self.heads)
 
+    def __repr__(self) -> str:
+        return f"<Units: {self.layers} layers x {self.heads} heads + {self.layers} MLPs>"
+
+    def _repr_html_(self) -> str:
+        counts = {name.replace("_", " "): f"{count:,}" for name, count in vars(self).items()}
+        return f"<b>Units</b>{pd.Series(counts).to_frame().to_html(header=False)}"
+
     def full(self) -> Mask:
+        """The mask that keeps everything."""
         return self.from_vector(np.ones(len(self)))
+
+    def without(self, *closed: str) -> Mask:
+        """The mask that closes these units, and no others."""
+        for name in closed:
+            if name not in self.names:
+                last = f"L{self.layers - 1}.H{self.heads - 1}"
+                raise InputError(f"no unit {name!r}.{nearest(name, self.names)} There are L0.H0 to {last}, L0.MLP and so on")
+        return self.from_vector(~np.isin(self.names, closed))
 
     def from_vector(self, kept: np.ndarray) -> Mask:
         """(unit,) in flat order -> mask."""
         split = self.layers * self.heads
         kept = np.asarray(kept, bool)
+        if kept.shape != (len(self),):
+            raise InputError(
+                f"a vector of {kept.shape} does not go with {len(self)} units: {split} heads, then {self.layers} MLPs"
+            )
         return Mask(kept[:split].reshape(self.layers, self.heads), kept[split:])
 
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """True where a unit stays. Masks of one model combine with & | - ~ and compare with ==."""
+    """True where a unit stays. Masks of one model combine with & | - ~ and compare with ==.
+
+    Example:
+        >>> mask = cw.Mask(heads=[[1, 0, 0, 1], [0, 1, 1, 0]], mlps=[1, 1])
+        >>> mask
+        <Mask 4/8 heads, 2/2 MLPs, sparsity 0.40>
+        >>> (mask & masks[0]) <= mask
+        True
+        >>> cw.Mask.load(mask.save("mask.json")) == mask
+        True
+        >>> mask.sizes(model.units)["units_share"]
+        0.6
+        >>> picture = mask.plot()  # shown by a notebook; picture.save("mask.svg") keeps it
+    """
 
     heads: np.ndarray  # (layer, head) bool
     mlps: np.ndarray  # (layer,) bool
@@ -65,7 +106,8 @@ class Mask:
     def __post_init__(self) -> None:
         heads, mlps = np.asarray(self.heads), np.asarray(self.mlps)
         if heads.ndim != 2 or mlps.shape != heads.shape[:1]:
-            raise InputError(f"a mask needs heads (layer, head) and mlps (layer,), not {heads.shape} and {mlps.shape}")
+            pack = "; several masks in one file are read by cw.Masks.load" if heads.ndim == 3 else ""
+            raise InputError(f"a mask needs heads (layer, head) and mlps (layer,), not {heads.shape} and {mlps.shape}{pack}")
         for name, values in (("heads", heads), ("mlps", mlps)):
             if not np.isin(values, (0, 1)).all():
                 raise InputError(f"a mask holds 0 and 1 only; {name} has other values")
@@ -157,17 +199,7 @@ class Mask:
 
     def save(self, path: str | Path) -> Path:
         """Write as .safetensors, .json or .npy (heads, with a last column of MLPs)."""
-        path = Path(path)
-        parts = {"heads": self.heads.astype(np.uint8), "mlps": self.mlps.astype(np.uint8)}
-        if path.suffix == ".safetensors":
-            save_file(parts, path)
-        elif path.suffix == ".json":
-            path.write_text(json.dumps({name: part.tolist() for name, part in parts.items()}) + "\n", encoding="utf-8")
-        elif path.suffix == ".npy":
-            np.save(path, np.column_stack(list(parts.values())), allow_pickle=False)
-        else:
-            raise InputError(f"{path}: a mask is written as .safetensors, .json or .npy")
-        return path
+        return write_parts(self.heads, self.mlps, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, heads: int | None = None) -> Mask:
@@ -196,6 +228,12 @@ class Mask:
         units = [(i, "head", h) for i in layers for h in heads] + [(i, "mlp", 0) for i in layers]
         return pd.DataFrame(units, columns=["layer", "kind", "index"]).assign(kept=self.vector)
 
+    def plot(self) -> Any:
+        """An altair chart: dark units stay."""
+        from corewood.model.mask_chart import units_chart  # altair takes its time
+
+        return units_chart(self.table(), repr(self)[1:-1])
+
     def __repr__(self) -> str:
         heads, mlps = self.heads, self.mlps
         return f"<Mask {heads.sum()}/{heads.size} heads, {mlps.sum()}/{mlps.size} MLPs, sparsity {self.sparsity:.2f}>"
@@ -218,6 +256,45 @@ class Mask:
         return html_table(repr(self)[1:-1], rows)
 
 
+def write_parts(heads: np.ndarray, mlps: np.ndarray, path: Path) -> Path:
+    """([mask,] layer, head) and ([mask,] layer)"""
+    parts = {"heads": heads.astype(np.uint8), "mlps": mlps.astype(np.uint8)}
+    if path.suffix not in (".safetensors", ".json", ".npy"):
+        raise InputError(f"{path}: a mask is written as .safetensors, .json or .npy")
+    try:
+        if path.suffix == ".safetensors":
+            save_file(parts, path)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps({name: part.tolist() for name, part in parts.items()}) + "\n", encoding="utf-8")
+        else:
+            np.save(path, np.concatenate([parts["heads"], parts["mlps"][..., None]], axis=-1), allow_pickle=False)
+    except (OSError, SafetensorError) as problem:
+        raise InputError(f"{path}: cannot be written ({problem})") from None
+    return path
+
+
+def one_mask(given: object, who: str) -> Mask:
+    """Or an error that says what to pass."""
+    if isinstance(given, Mask):
+        return given
+    kind = type(given).__name__
+    if isinstance(given, Masks):
+        raise InputError(f"{who}: takes one mask, not {len(given)} of them; pick one, masks[0]")
+    if kind == "WeightMask":
+        raise InputError(f"{who}: takes a mask of heads and MLPs; one of weights is held by cw.weights_masked(model, mask)")
+    if isinstance(getattr(given, "mask", None), Mask):
+        raise InputError(f"{who}: takes a mask, not a {kind}; pass its .mask")
+    raise InputError(
+        f"{who}: takes a cw.Mask(heads=(layer, head), mlps=(layer,)), not {kind}; cw.Mask.load reads one from a file"
+    )
+
+
+def all_masks(given: object, who: str) -> list[Mask]:
+    """One mask, or several."""
+    many = given if isinstance(given, Iterable) and not isinstance(given, (Mask, str, np.ndarray)) else [given]
+    return [one_mask(mask, who) for mask in many]
+
+
 def html_cell(colour: str, text: object) -> str:
     return f'<td style="background:{colour};text-align:center;padding:2px 6px">{text}</td>'
 
@@ -228,10 +305,21 @@ def html_table(title: str, layers: Iterable[Iterable[str]]) -> str:
 
 
 class Masks(Sequence[Mask]):
-    """Masks of one model, in order; `trajectories` tell how each was found, where that is known."""
+    """Masks of one model, in order; `trajectories` tell how each was found, where that is known.
+
+    Example:
+        >>> masks = cw.search(model, task, cw.L0(sparsity=0.5, steps=4, batch=8), seeds=2)
+        >>> masks
+        <2 masks: 5 units, 5 units>
+        >>> cw.Masks.load(masks.save("masks.safetensors"))[1] == masks[1]
+        True
+        >>> masks.table().columns.tolist()
+        ['mask', 'layer', 'kind', 'index', 'kept']
+        >>> picture = masks.plot()  # the share of masks that keeps each unit
+    """
 
     def __init__(self, masks: Iterable[Mask], trajectories: Iterable[pd.DataFrame] = ()) -> None:
-        self._masks = tuple(masks)
+        self._masks = tuple(one_mask(mask, "Masks") for mask in masks)
         self.trajectories = tuple(trajectories)
         for mask in self._masks[1:]:
             self._masks[0]._like(mask)
@@ -259,6 +347,37 @@ class Masks(Sequence[Mask]):
     def mlps(self) -> np.ndarray:
         """(mask, layer) bool"""
         return np.stack([m.mlps for m in self])
+
+    # on disk
+
+    def save(self, path: str | Path) -> Path:
+        """Write all as one .safetensors, .json or .npy, as `Mask.save` does, with an axis of masks in front. How they were
+        found is not kept."""
+        return write_parts(self.heads, self.mlps, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Masks:
+        """Read what `save` writes, here or of one mask; a folder holds several. `cw.read_masks` reads files of other origin."""
+        from corewood.model.mask_files import read_masks
+
+        return cls(read_masks(path, mlps=True).values())
+
+    # to look at
+
+    def table(self) -> pd.DataFrame:
+        """One row per mask and unit: mask, layer, kind, index, kept."""
+        tables = [mask.table().assign(mask=number) for number, mask in enumerate(self)]
+        columns = ["mask", "layer", "kind", "index", "kept"]
+        return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+
+    def plot(self) -> Any:
+        """An altair chart: the share of masks that keeps each unit."""
+        from corewood.model.mask_chart import units_chart
+
+        if not self:
+            raise InputError("there are no masks to plot")
+        share = self.table().groupby(["layer", "kind", "index"], sort=False)["kept"].mean().reset_index()
+        return units_chart(share, f"{len(self)} masks")
 
     def __repr__(self) -> str:
         return f"<{len(self)} masks: " + ", ".join(f"{len(m)} units" for m in self) + ">"

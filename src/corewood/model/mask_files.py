@@ -35,6 +35,11 @@ def read_masks(path: str | Path, mlps: bool = False, heads: int | None = None) -
     """Name -> mask, of a file or a folder of them. `mlps` says that the last column of an .npy is the MLP.
 
     A file without MLPs keeps all of them; one without heads keeps all heads, and `heads` says how many a layer has.
+
+    Example:
+        >>> np.save("seed0.npy", masks[0].heads.astype(int))
+        >>> cw.read_masks("seed0.npy")
+        {'seed0': <Mask ... heads, 2/2 MLPs, sparsity ...>}
     """
     top = Path(path)
     found = [mask for file in mask_files(top) for mask in read_file(file, file.stem, mlps)]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
-from corewood.data.task import Split
-from corewood.model.gates import Means, hooked
+from corewood.data.task import Split, one_split
+from corewood.model.gates import Means, check_model, hooked
 from corewood.model.load import Model
 
 Progress = Callable[[int, int], None]  # (done, total)
@@ -54,7 +54,15 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
 
 
 def mean_activations(model: Model, split: Split, examples: int = 2048, seed: int = 0) -> Means:
-    """Means over a sample of a split; the model keeps them, so that `gated` finds them."""
+    """Means over a sample of a split; the model keeps them (`model.means`), so that `cw.gated` and `cw.predict` find them.
+
+    Example:
+        >>> means = cw.mean_activations(model, task.train, examples=100)
+        >>> model.means is means
+        True
+    """
+    check_model(model, "mean_activations")
+    one_split(split, "mean_activations")
     model.means = reference(model, encode_sample(model, split, examples, seed)).means
     return model.means
 

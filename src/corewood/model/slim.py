@@ -1,30 +1,78 @@
 """Slim: a subnetwork as the same modules run with smaller parameters.
 
 Rows of query, key and value and columns of the output projection that belong to closed heads are left out; what a
-closed unit would give (its mean, or nothing) goes into the bias behind it; a closed MLP has width zero. The model itself
-is not touched: the smaller tensors stand in for its own during a call (`torch.func.functional_call`).
+closed unit would give (its mean, or nothing) goes into the bias behind it; a closed MLP has width zero. For evaluation the
+smaller tensors stand in for the model's own during a call (`torch.func.functional_call`); `slim` puts them into a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from corewood.errors import InputError
-from corewood.model.gates import Means, gated
+from corewood.model.families import FAMILIES
+from corewood.model.gates import Means, check_model, gated
 from corewood.model.load import Model
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, one_mask
 from corewood.spec import Ablation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def can_slim(model: Model, ablate: Ablation) -> bool:
     """Resampled values differ from token to token: no bias can hold them."""
     return model.family.slim != "no" and ablate in ("mean", "zero")
+
+
+def slim(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> PreTrainedModel:
+    """A copy of the Hugging Face model without the closed units: a plain torch module with fewer parameters, and the logits of
+    `cw.gated(model, mask, ablate, means)`. With `ablate="zero"` it is what transformers' prune_heads did.
+
+    A layer keeps one head, with nothing behind it, where all are closed. The copy's config still describes the whole model, so
+    it lives in memory: `from_pretrained` could not read it again.
+
+    Example:
+        >>> small = cw.slim(model, masks[0])
+        >>> small.num_parameters() < model.net.num_parameters()
+        True
+        >>> with cw.gated(model, masks[0]):
+        ...     torch.allclose(small(**batch).logits, model.net(**batch).logits, atol=1e-5)
+        True
+    """
+    check_model(model, "slim")
+    one_mask(mask, "slim")
+    if model.family.slim == "no":
+        known = ", ".join(name for name, row in FAMILIES.items() if row.slim != "no")
+        raise InputError(
+            f"slim: modules of model type {model.net.config.model_type!r} cannot be made smaller yet; those of {known} can. "
+            "with cw.gated(model, mask) closes units of any model"
+        )
+    if ablate == "resample":
+        raise InputError("slim: resampled values differ from token to token, which no model can hold; choose mean or zero")
+    small = replace(model, net=deepcopy(model.net))
+    shrink(small, slim_parameters(small, mask, ablate, means))
+    return small.net
+
+
+def shrink(model: Model, parameters: dict[str, Tensor]) -> None:
+    """Put smaller parameters in the place of the model's own."""
+    for module, name, width in widths(model, parameters):
+        setattr(module, name, width)
+    for name, value in parameters.items():
+        owner, _, leaf = name.rpartition(".")
+        module = model.net.get_submodule(owner)
+        setattr(module, leaf, nn.Parameter(value.clone()))
+        if isinstance(module, nn.Linear):
+            module.out_features, module.in_features = module.weight.shape
 
 
 @contextmanager
@@ -64,12 +112,7 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
         with gated(model, mask, "zero"):
             yield model
         return
-    parameters = slim_parameters(model, mask, "zero", None, narrowest=1)
-    for module, name, width in widths(model, parameters):
-        setattr(module, name, width)
-    for name, value in parameters.items():
-        owner, _, leaf = name.rpartition(".")
-        setattr(model.net.get_submodule(owner), leaf, nn.Parameter(value.clone()))
+    shrink(model, slim_parameters(model, mask, "zero", None, narrowest=1))
     for i in range(model.units.layers):  # of a block that is closed as a whole, what is left must stay zero
         if not mask.heads[i].any():
             model.attention_outs[i].weight.requires_grad_(False)
@@ -83,7 +126,7 @@ def slim_parameters(model: Model, mask: Mask, ablate: Ablation, means: Means | N
     mask.check(model.units)
     means = (means or model.means) if ablate == "mean" else None
     if ablate == "mean" and means is None:
-        raise InputError("mean ablation needs mean activations: pass means, or ablate='zero'")
+        raise InputError("mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero'")
     row, width = model.family, model.head_width
     transposed = row.transposed
     place = {id(module): name for name, module in model.net.named_modules()}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
@@ -36,7 +37,15 @@ def encoder_weights(model: Model, biases: bool = False) -> dict[str, nn.Paramete
 
 @dataclass(frozen=True, eq=False)
 class WeightMask:
-    """True where a weight stays; `bits` holds eight weights a byte, in the order of the flat tensor."""
+    """True where a weight stays; `bits` holds eight weights a byte, in the order of the flat tensor.
+
+    Example:
+        >>> mask = cw.prune_weights(model, task.validation, cw.Magnitude(sparsity=0.5)).mask
+        >>> mask.share
+        0.5
+        >>> cw.WeightMask.load(mask.save("weights.safetensors")).shared(mask) == len(mask)
+        True
+    """
 
     bits: Mapping[str, np.ndarray] = field(repr=False)  # parameter -> (bytes,) uint8
     shapes: Mapping[str, tuple[int, ...]] = field(repr=False)
@@ -69,6 +78,11 @@ class WeightMask:
     def __repr__(self) -> str:
         return f"<WeightMask {len(self):,} of {self.total:,} weights, {100 * self.share:.1f} %>"
 
+    def _repr_html_(self) -> str:
+        rows = [(name, int(np.bitwise_count(bits).sum()), int(np.prod(self.shapes[name]))) for name, bits in self.bits.items()]
+        table = pd.DataFrame(rows, columns=["parameter", "kept", "of"])
+        return f"<div>{repr(self)[1:-1]}</div>{table.assign(share=table['kept'] / table['of']).round(3).to_html(index=False)}"
+
     def weights(self, model: Model) -> dict[str, nn.Parameter]:
         """What the mask is about, in the model that it belongs to."""
         own = encoder_weights(model, biases=any(len(shape) == 1 for shape in self.shapes.values()))
@@ -92,7 +106,17 @@ class WeightMask:
 
 @contextmanager
 def weights_masked(model: Model, mask: WeightMask) -> Iterator[Model]:
-    """Removed weights are zero for as long as the block lasts; their own values come back at the end."""
+    """Removed weights are zero for as long as the block lasts; their own values come back at the end.
+
+    Example:
+        >>> mask = cw.prune_weights(model, task.validation, cw.Magnitude(sparsity=0.5)).mask
+        >>> with cw.weights_masked(model, mask):
+        ...     pruned = cw.predict(model, [], task.validation).full
+        >>> bool((pruned == cw.predict(model, [], task.validation).full).all())
+        False
+    """
+    if not isinstance(mask, WeightMask):
+        raise InputError(f"weights_masked: takes a mask of weights, not {type(mask).__name__}; cw.gated closes heads and MLPs")
     before: dict[str, Tensor] = {}
     weights = mask.weights(model)
     try:

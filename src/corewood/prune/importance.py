@@ -18,13 +18,14 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.labels import gold_classes
-from corewood.data.task import Split
+from corewood.data.task import Split, one_split
 from corewood.errors import JobError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
-from corewood.model.gates import Gates, Means, gated
+from corewood.model.gates import Gates, Means, check_model, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
+from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress, no_progress
 from corewood.prune.l0 import frozen
 from corewood.spec import Ablation
@@ -100,6 +101,9 @@ class FoundUnits:
     mask: Mask
     rounds: pd.DataFrame = field(repr=False)  # round, phase, heads, mlps, score, floor, passed
     scores: pd.DataFrame = field(repr=False)  # round, unit, score, ranked: what the units of that round's mask scored
+
+    def _repr_html_(self) -> str:
+        return self.mask._repr_html_() + self.rounds.to_html(index=False)
 
 
 def phases(settings: Importance, prune: Prunes, all_heads: int) -> list[tuple[str, int, int]]:
@@ -190,10 +194,22 @@ def prune_units(
     settings: Importance | None = None,
     prune: Prunes = "both",
     metric: str = "accuracy",
-    progress: Progress = no_progress,
+    progress: Show = True,
 ) -> FoundUnits:
-    """Heads and MLPs of a fine-tuned model by importance, on a labelled split: `.mask`, and how it was found."""
+    """Heads and MLPs of a fine-tuned model by importance, on a labelled split: `.mask`, and how it was found (`.rounds`,
+    `.scores`). `prune` says which may go: both, heads, or mlps.
+
+    Example:
+        >>> found = cw.prune_units(model, task.validation, cw.Importance(sparsity=0.5))
+        >>> found.mask
+        <Mask 4/8 heads, 1/2 MLPs, sparsity 0.50>
+        >>> found.rounds["heads"].iloc[-1]
+        np.int64(4)
+    """
+    check_model(model, "prune_units")
+    one_split(split, "prune_units")
     settings = settings or Importance.model_validate({})
     examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
     judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)
-    return importance_search(model, examples, gold, judge, settings, prune, None, model.means, progress)
+    with bar("prune", progress) as tell:
+        return importance_search(model, examples, gold, judge, settings, prune, None, model.means, tell)

@@ -27,12 +27,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corewood.data.encode import Encoded, shuffled
-from corewood.data.task import Task
+from corewood.data.task import Task, a_kind, one_task
 from corewood.errors import InputError, JobError
 from corewood.evaluate.predict import unit_set
-from corewood.model.gates import Gates, gated
+from corewood.model.gates import Gates, check_model, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
+from corewood.model.progress import Show, bar, part
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
 from corewood.prune.exchange import LOOK, Exchanged, Texts, chosen, exchange_round
 from corewood.spec import L0, Ablation, kept_units
@@ -296,28 +297,55 @@ def search(
     model: Model,
     task: Task,
     method: L0,
-    seeds: Iterable[int] = range(6),
+    seeds: int | Iterable[int] = range(6),
     ablate: Ablation = "mean",
     sample: int = 2048,
     without: str | Iterable[str] = (),
     with_: str | Iterable[str] = (),
+    progress: Show = True,
 ) -> Masks:
-    """One mask per seed; with a path, one per seed and sparsity, in rising sparsity. The full model runs once over a sample
-    of the training texts, for all of them. The model keeps the mean activations, so that `cw.gated` and `cw.predict` find them.
+    """Look for subnetworks: one mask per seed; with a path, one per seed and sparsity, in rising sparsity.
 
-    No mask holds a unit of `without`, every mask holds those of `with_`: names, 'L2.H5 + L3.H7', or a mask.
+    `seeds` are how many, or which. The full model runs once over a `sample` of the training texts, for all of them. The model
+    keeps the mean activations, so that `cw.gated` and `cw.predict` find them. No mask holds a unit of `without`, every mask
+    holds those of `with_`: names, 'L2.H5 + L3.H7', or a mask.
+
+    Example:
+        >>> masks = cw.search(model, task, cw.L0(sparsity=0.5, steps=5, batch=8), seeds=3)
+        >>> masks
+        <3 masks: 5 units, 5 units, 5 units>
+        >>> masks.trajectories[0]["step"].tolist()  # how the first was found
+        [1, 2, 3, 4, 5]
     """
+    check_model(model, "search")
+    one_task(task, "search")
+    if not isinstance(method, L0):
+        raise InputError(f"search: takes settings, cw.L0(sparsity=0.5), not {a_kind(method)}")
+    each = which_seeds(seeds)
     closed, held = (unit_set(units, model.units.names, key) for units, key in ((without, "without"), (with_, "with_")))
     pinned = pins(model.units.names, closed, held, method)
     chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
     shared = reference(model, chosen)
     model.means = shared.means
+    with bar("search", progress) as tell:
 
-    def from_start(_start: int, seed: int) -> Found:
-        return l0_search(model, chosen, shared, method, seed, ablate, pinned=pinned)
+        def found_by(place: int, seed: int) -> Found:
+            def from_start(start: int, seed: int) -> Found:
+                done = part(tell, place * method.starts + start, len(each) * method.starts)
+                return l0_search(model, chosen, shared, method, seed, ablate, done, pinned=pinned)
 
-    found = [best_of_starts(from_start, method, seed) for seed in seeds]
+            return best_of_starts(from_start, method, seed)
+
+        found = [found_by(place, seed) for place, seed in enumerate(each)]
     return Masks([mask for f in found for mask in f.masks], [f.trajectory for f in found for _ in f.masks])
+
+
+def which_seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
+    """How many, or which."""
+    each = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds) if isinstance(seeds, Iterable) else ()
+    if not each or len({*each}) < len(each) or not all(isinstance(seed, (int, np.integer)) and seed >= 0 for seed in each):
+        raise InputError(f"seeds={seeds!r}: say how many, seeds=3, or which, seeds=[0, 4, 7], each once")
+    return tuple(map(int, each))
 
 
 def looked(state: State, look: Texts, settings: L0) -> State:

@@ -19,10 +19,12 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
-from corewood.data.task import Split
+from corewood.data.task import Split, one_split
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
+from corewood.model.gates import check_model
 from corewood.model.load import Model
+from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress, no_progress
 from corewood.model.weights import WeightMask, encoder_weights
 from corewood.prune.importance import reaches
@@ -119,6 +121,9 @@ class FoundWeights:
     mask: WeightMask
     rounds: pd.DataFrame = field(repr=False)  # round, weights, share, score, floor, passed
 
+    def _repr_html_(self) -> str:
+        return self.mask._repr_html_() + self.rounds.to_html(index=False)
+
 
 def magnitude_search(
     model: Model, judge: Judge, settings: Magnitude, keep: int | None = None, progress: Progress = no_progress
@@ -158,8 +163,18 @@ def weight_judge(model: Model, examples: Encoded, gold: np.ndarray, metric: str)
 
 
 def prune_weights(
-    model: Model, split: Split, settings: Magnitude | None = None, metric: str = "accuracy", progress: Progress = no_progress
+    model: Model, split: Split, settings: Magnitude | None = None, metric: str = "accuracy", progress: Show = True
 ) -> FoundWeights:
-    """Single weights of a fine-tuned model by magnitude: `.mask`, for `with cw.weights_masked(model, mask)`."""
+    """Single weights of a fine-tuned model by magnitude: `.mask`, for `with cw.weights_masked(model, mask)`, and how it was
+    found (`.rounds`).
+
+    Example:
+        >>> found = cw.prune_weights(model, task.validation, cw.Magnitude(sparsity=0.5))
+        >>> found.mask
+        <WeightMask 7,168 of 14,336 weights, 50.0 %>
+    """
+    check_model(model, "prune_weights")
+    one_split(split, "prune_weights")
     judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)
-    return magnitude_search(model, judge, settings or Magnitude.model_validate({}), None, progress)
+    with bar("prune", progress) as tell:
+        return magnitude_search(model, judge, settings or Magnitude.model_validate({}), None, tell)

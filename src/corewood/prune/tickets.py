@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from corewood.model.mask import Mask
+from corewood.errors import InputError
+from corewood.model.mask import Mask, all_masks, one_mask
 from corewood.model.weights import WeightMask
 
 GOOD, RANDOM, BAD = "good", "random", "bad"
@@ -40,12 +41,26 @@ def tickets(good: T, one: Callable[[T, str, int, Sequence[int]], T], random: int
     return {**made, BAD: one(good, BAD, 0, seed)}
 
 
-def unit_tickets(good: Mask, random: int, seed: Sequence[int]) -> dict[str, Mask]:
-    return tickets(good, unit_ticket, random, seed)
+def unit_tickets(good: Mask, random: int = 1, seed: int | Sequence[int] = 0) -> dict[str, Mask]:
+    """The good subnetwork, so many random ones and a bad one of exactly its size, by name.
+
+    Example:
+        >>> cw.unit_tickets(masks[0], random=2)
+        {'good': <Mask ...>, 'random-0': <Mask ...>, 'random-1': <Mask ...>, 'bad': <Mask ...>}
+    """
+    return tickets(one_mask(good, "unit_tickets"), unit_ticket, random, [seed] if isinstance(seed, int) else seed)
 
 
-def weight_tickets(good: WeightMask, random: int, seed: Sequence[int]) -> dict[str, WeightMask]:
-    return tickets(good, weight_ticket, random, seed)
+def weight_tickets(good: WeightMask, random: int = 1, seed: int | Sequence[int] = 0) -> dict[str, WeightMask]:
+    """As `cw.unit_tickets`, of single weights.
+
+    Example:
+        >>> good = cw.prune_weights(model, task.validation, cw.Magnitude(sparsity=0.6)).mask
+        >>> tickets = cw.weight_tickets(good)
+        >>> [*tickets], tickets["bad"].shared(good)
+        (['good', 'random-0', 'bad'], 0)
+    """
+    return tickets(good, weight_ticket, random, [seed] if isinstance(seed, int) else seed)
 
 
 def unit_ticket(good: Mask, ticket: str, number: int, seed: Sequence[int]) -> Mask:
@@ -65,8 +80,16 @@ def around(core: Mask, like: Mask, number: int, seed: Sequence[int]) -> Mask:
     return Mask(heads, draw([np.ones_like(core.mlps)], int(like.mlps.sum()), rng))
 
 
-def super_tickets(masks: Sequence[Mask], seed: Sequence[int]) -> dict[str, Mask]:
-    """Good: units in all masks. Bad: as many of those that the fewest keep. Random: drawn from neither, as far as they go."""
+def super_tickets(masks: Sequence[Mask], seed: int | Sequence[int] = 0) -> dict[str, Mask]:
+    """Good: units in all masks. Bad: as many of those that the fewest keep. Random: drawn from neither, as far as they go.
+
+    Example:
+        >>> tickets = cw.super_tickets(masks)
+        >>> tickets["good"] == masks[0] & masks[1] & masks[2]
+        True
+    """
+    if not all_masks(masks, "super_tickets"):
+        raise InputError("super_tickets: needs at least one mask")
     rng = np.random.default_rng(seed)
     parts = []  # of heads and of MLPs: good, random, bad
     for kept in (np.stack([m.heads for m in masks]), np.stack([m.mlps for m in masks])):

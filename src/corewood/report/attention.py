@@ -95,7 +95,14 @@ def clear_heads(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: bool = False) -> Any:
-    """The map of any head on any example; for a pair, `between` shows the part that crosses, both ways added."""
+    """The map of any head on any example; for a pair, `between` shows the part that crosses, both ways added.
+
+    Example:
+        >>> shown = cw.attention_map(model, "The nun saw the cook.", "The cook saw the nun.")
+        >>> chart = cw.attention_map_chart(shown, layer=1, head=3, between=True)  # a notebook shows it
+        >>> chart.to_dict()["title"]
+        'L1.H3'
+    """
     frame = shown.between(layer, head) if between else shown.head(layer, head)
     values = frame.to_numpy()
     query, key = np.indices(values.shape)

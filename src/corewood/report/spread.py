@@ -348,10 +348,9 @@ def skill_points(tables: Tables) -> list[str]:
         found = tables["verdicts"][tables["verdicts"]["target"] == target]
         share = (found["verdict"] == LOST).groupby([found["dataset"], found["case"]]).mean()
         gone = set(share[share > 0.5].index)
-        cases = judged(tables["spread"][tables["spread"]["target"] == target])
-        lost = cases[
-            [key in gone for key in zip(cases["dataset"], cases["case"], strict=True)] & (cases["domain"] == "challenge")
-        ]
+        spread = tables["spread"]
+        cases = judged(spread[(spread["target"] == target) & (spread["domain"] == "challenge")])
+        lost = cases[[key in gone for key in zip(cases["dataset"], cases["case"], strict=True)]]
         skills = tables["skills"][tables["skills"]["target"] == target]
         said += [f"{percent(target).capitalize()}: {point}" for point in skill_or_prior(lost, skills)]
     return said

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from html import escape
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from corewood.errors import InputError
+from corewood.errors import InputError, SettingError
 
 Ablation = Literal["mean", "zero", "resample"]
 Sparsity = Annotated[float, Field(gt=0, lt=1)]
@@ -16,6 +18,34 @@ Sparsity = Annotated[float, Field(gt=0, lt=1)]
 class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     LATER: ClassVar[tuple[str, ...]] = ()  # fields that came after results were first kept
+
+    def __init__(self, /, *given: object, **settings: Any) -> None:
+        """Made in Python, where a mistake is told as in a study file."""
+        who = type(self).__name__
+        if given:
+            first = next(iter(type(self).model_fields))
+            raise SettingError(f"{who}: settings are given by name, for instance {who}({first}={given[0]!r})")
+        try:
+            super().__init__(**settings)
+        except ValidationError as problem:
+            from corewood.spec.read import mistakes  # it knows all of the format, which is made of this
+
+            raise SettingError(f"{who}: {'; '.join(mistakes(problem, settings, type(self)))}") from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # parts of a file do not come this way
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What differs from the defaults."""
+        for name, field in type(self).model_fields.items():
+            if (value := getattr(self, name)) != field.default:
+                yield name, value
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th>{name}</th><td>{escape(repr(getattr(self, name)))}</td><td>{escape(field.description or '')}</td></tr>"
+            for name, field in type(self).model_fields.items()
+        )
+        return f"<b>{type(self).__name__}</b><table>{''.join(rows)}</table>"
 
     def params(self, *without: str) -> dict[str, Any]:
         """What a result depends on. Later fields are left out at their default, so that older results are found."""

@@ -42,7 +42,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
-    """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML."""
+    """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML.
+
+    Example:
+        >>> spec = cw.read_study("study.yaml", changes=["prune.l0.seeds=5"])
+        >>> spec.prune.l0.seeds
+        (0, 1, 2, 3, 4)
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -84,7 +90,7 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
     try:
         return StudySpec.model_validate(raw)
     except ValidationError as problem:
-        raise StudyError(source, [_mistake(e, raw) for e in problem.errors(include_url=False)]) from None
+        raise StudyError(source, mistakes(problem, raw)) from None
 
 
 def _apply(raw: dict[Any, Any], change: str) -> None:
@@ -110,11 +116,24 @@ def _put(raw: dict[Any, Any], key: str, value: object, who: str) -> None:
     place[last] = value
 
 
-def _mistake(error: Any, raw: Any) -> str:
+def mistakes(problem: ValidationError, raw: Any, top: type[BaseModel] = StudySpec) -> list[str]:
+    """Each as 'key: what is wrong'; `raw` is what was given for a `top`. A key that is only misspelt is not missing, too."""
+    found = problem.errors(include_url=False)
+    strange = [e["loc"] for e in found if e["type"] == "extra_forbidden"]
+
+    def misspelt(error: Any) -> bool:
+        place = error["loc"]
+        meant = (at for at in strange if at[:-1] == place[:-1] and nearest(str(at[-1]), [str(place[-1])]))
+        return error["type"] == "missing" and any(meant)
+
+    return [_mistake(error, raw, top) for error in found if not misspelt(error)]
+
+
+def _mistake(error: Any, raw: Any, top: type[BaseModel]) -> str:
     """One pydantic error as 'key: what is wrong', with the nearest allowed key where a name is unknown."""
     key = ".".join(map(str, as_written(error["loc"], raw)))
     if error["type"] == "extra_forbidden":
-        allowed = list(_fields_at(error["loc"][:-1]))
+        allowed = list(_fields_at(error["loc"][:-1], top))
         hint = nearest(str(error["loc"][-1]), allowed) or f" Allowed here: {', '.join(allowed)}."
         return f"{key}: unknown key.{hint}"
     if error["type"] == "missing":
@@ -146,8 +165,8 @@ def as_written(location: tuple[int | str, ...], raw: Any) -> Iterator[int | str]
             node = None
 
 
-def _fields_at(location: tuple[int | str, ...]) -> Iterator[str]:
-    classes: list[type[BaseModel]] = [StudySpec]
+def _fields_at(location: tuple[int | str, ...], top: type[BaseModel]) -> Iterator[str]:
+    classes: list[type[BaseModel]] = [top]
     for place, part in enumerate(location):
         deeper = [c for cls in classes if part in cls.model_fields for c in _classes(cls.model_fields[str(part)])]
         if place == tag_place(location):

@@ -26,7 +26,17 @@ def named_lists(focus: object) -> object:
 
 
 class StudySpec(Spec):
-    """One study."""
+    """One study, as a study file holds it: models, ways of finding subnetworks, questions. `cw.run` runs it.
+
+    Example:
+        >>> cw.StudySpec(
+        ...     name="mine",
+        ...     model="path/to/checkpoint",
+        ...     task={"generated": "overlap"},
+        ...     prune={"l0": {"sparsity": 0.5, "seeds": 3}},
+        ... ).prune.l0.seeds
+        (0, 1, 2)
+    """
 
     name: Name
     title: str = ""

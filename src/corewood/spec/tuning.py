@@ -89,7 +89,14 @@ class Training(Spec):
 
 
 class FineTune(Training):
-    """One fine-tuning."""
+    """One fine-tuning: the settings of `cw.fine_tune`.
+
+    Example:
+        >>> cw.FineTune(epochs=3, batch=16)
+        FineTune(epochs=3.0, batch=16)
+        >>> cw.FineTune(epochs=3, batch=16).resolved(examples=1000).steps
+        188
+    """
 
     seed: int = Field(0, ge=0, description="of the classifier's start and the order of examples")
 

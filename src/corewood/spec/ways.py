@@ -46,6 +46,14 @@ class L0(Spec):
     """L0 search: gates of a hard concrete distribution, trained to keep the full model's predictions.
 
     The defaults are ours. `L0.paper(sparsity)` is the setting of the released code of the Heuristic Core.
+
+    Example:
+        >>> cw.L0(sparsity=0.5)
+        L0(sparsity=0.5)
+        >>> cw.L0(sparsity=0.7, path=(0.3, 0.5)).targets  # one search, a mask at each
+        (0.3, 0.5, 0.7)
+        >>> cw.L0.paper(0.5).steps
+        9300
     """
 
     sparsity: Sparsity
@@ -179,7 +187,7 @@ class Searches(Spec):
 
     def _l0(self, sparsity: float, path: tuple[float, ...] = ()) -> L0:
         preset = paper_l0(sparsity) if self.preset == "paper" else {}
-        return L0(sparsity=sparsity, path=path, **{**preset, **self.settings})
+        return L0.model_validate({"sparsity": sparsity, "path": path, **preset, **self.settings})
 
 
 class Competing(Searches):
@@ -205,7 +213,14 @@ class Competing(Searches):
 
 
 class Importance(Spec):
-    """Importance pruning of heads and MLPs: those go first whose gates the loss depends on least (LT, section 3.3)."""
+    """Importance pruning of heads and MLPs: those go first whose gates the loss depends on least (LT, section 3.3).
+
+    Example:
+        >>> cw.Importance(threshold=0.95)
+        Importance(threshold=0.95)
+        >>> cw.prune_units(model, task.validation, cw.Importance(sparsity=0.25), prune="heads").mask
+        <Mask 6/8 heads, 2/2 MLPs, sparsity 0.20>
+    """
 
     prune: Annotated[tuple[Prunes, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(
         ("both",), description="heads and MLPs together, or one kind alone; tickets are drawn from the first"
@@ -240,7 +255,12 @@ class Importance(Spec):
 
 
 class Magnitude(Spec):
-    """Magnitude pruning of single weights: the smallest of the whole encoder go first (LT, section 3.2)."""
+    """Magnitude pruning of single weights: the smallest of the whole encoder go first (LT, section 3.2).
+
+    Example:
+        >>> cw.prune_weights(model, task.validation, cw.Magnitude(sparsity=0.9)).mask.share
+        0.1000...
+    """
 
     threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
     sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share")

@@ -105,20 +105,23 @@ class Work:
         """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""
         return load(self.job.local["source"], **self.options, seed=seed, check=check, new_head=True)
 
-    def model(self) -> Model:
-        """The checkpoint this job works on: one of fine-tuning, or the one the study names."""
-        params = self.job.params
+    @property
+    def checkpoint(self) -> dict[str, Any]:
+        """What this job works on, as `load` takes it: a checkpoint of fine-tuning, or the one the study names."""
         source = tokenizer = self.job.local["source"]
         if "fine_tune" in self.job.inputs:
             tuned = self.input("fine_tune")
-            source, tokenizer = str(tuned.path(f"step-{params['step']}")), str(tuned.path("tokenizer"))
-        return cached_model(params["model"], source, tokenizer=tokenizer, **self.options)
+            source, tokenizer = str(tuned.path(f"step-{self.job.params['step']}")), str(tuned.path("tokenizer"))
+        return {"source": source, "tokenizer": tokenizer, **self.options}
+
+    def model(self) -> Model:
+        return cached_model(self.job.params["model"], **self.checkpoint)
 
 
 @lru_cache(maxsize=1)
-def cached_model(_digest: str, source: str, **options: Any) -> Model:
+def cached_model(_digest: str, **checkpoint: Any) -> Model:
     """`_digest`: so that a folder whose content changed is loaded again."""
-    return load(source, **options)
+    return load(**checkpoint)
 
 
 def execute(job: Job, store: Store, progress: Progress) -> None:

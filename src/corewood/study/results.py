@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,11 +14,14 @@ import pandas as pd
 
 from corewood.analyse.generalisation import comparable, full_model
 from corewood.data.labels import fold_classes, gold_classes
+from corewood.errors import InputError, nearest
+from corewood.evaluate.examples import examples
 from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score, skill_scores
+from corewood.model.load import Model, load
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
 from corewood.study.entries import read_logits, read_masks, read_retrained
-from corewood.study.job import Job, Kind
+from corewood.study.job import Job, Kind, Work
 from corewood.study.models import CHALLENGE, IN_DOMAIN, TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan
 from corewood.study.subnetwork import BY_L0, BY_LOT, FACTS, FULL, GRID, IMPORTANCE, PRUNE, RETRAINED, Subnetwork
 
@@ -105,6 +109,45 @@ class Results:
         """The full model at a checkpoint; without one, at the last."""
         step = self.plan.models[model].last if checkpoint is None else checkpoint
         return next((r for r in self.rows if r.way == FULL and (r.model, r.checkpoint) == (model, step)), None)
+
+    def find(self, name: str, task: str | None = None, tuning: int | None = None) -> Subnetwork:
+        """A subnetwork that has all its results, or the full model, by a name that is unique among those of a model."""
+        rows = [r for r in self.plan.rows if task in (None, r.task) and tuning in (None, r.tuning)]
+        named = [r for r in rows if r.name == name]
+        if not named:
+            names = [*dict.fromkeys(r.name for r in rows)]
+            there = nearest(name, names) or f" There are: {', '.join(names[:40]) or 'none'}."
+            raise InputError(f"{self.plan.spec.name}: no subnetwork {name!r}.{there}")
+        models = [*dict.fromkeys(r.model for r in named)]
+        if len(models) > 1:
+            told = "; ".join(f"task={one!r}, tuning={seed}" for one, seed in models)
+            raise InputError(f"{name!r} is a subnetwork of {len(models)} models; say which: {told}")
+        row = named[-1]  # of the full model, at its last checkpoint
+        reasons = [self.holes[job.key] for job in row.jobs if not self.there(job)]
+        if reasons:
+            raise InputError(f"{name!r} has no results: {reasons[0]}")
+        return row
+
+    def model(self, row: Subnetwork) -> Model:
+        """What the subnetwork is one of, with the mean activations that its closed units give."""
+        if row.state == RETRAINED:
+            raise InputError(f"{row.name!r} was retrained, and such models are judged and not kept")
+        mine = [row, *(r for r in self.rows if (r.model, r.checkpoint) == (row.model, row.checkpoint) and r.state != RETRAINED)]
+        works = [Work(job, self.store, Path(), lambda _done, _total: None) for r in mine for job in r.predictions.values()]
+        model = load(**works[0].checkpoint, check=False)
+        model.name = self.plan.spec.model.checkpoint + (f", step {row.checkpoint}" if row.checkpoint else "")
+        model.means = next((work.means() for work in works if "reference" in work.job.inputs), None)
+        return model
+
+    def examples(self, row: Subnetwork, dataset: str, other: Subnetwork | None = None) -> pd.DataFrame:
+        """One row per example of a dataset: what the subnetwork, the full model and another subnetwork say of it (see
+        `evaluate.examples`)."""
+        task, full = self.plan.tasks[row.task], self.full(row.model, row.checkpoint)
+        if full is None:
+            raise InputError(f"{row.name!r}: the full model beside it has no results")
+        beside = None if other is None else self.logits(other, dataset)
+        logits = self.logits(row, dataset)
+        return examples(task.splits[dataset], task.classes, logits, self.logits(full, dataset), beside)
 
     @cached_property
     def scores(self) -> pd.DataFrame:

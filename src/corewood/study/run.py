@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 from corewood.errors import InputError, StoreError
+from corewood.model.progress import Show, bar
+from corewood.model.reference import Progress
 from corewood.report.page import write_report
 from corewood.spec import StudySpec, read_study
 from corewood.store.store import META, Store
@@ -19,6 +20,7 @@ from corewood.study.entries import write_data
 from corewood.study.job import Job
 from corewood.study.kinds import REPORT, TABLES
 from corewood.study.models import Plan
+from corewood.study.outcome import Outcome as Outcome
 from corewood.study.plan import make_plan
 from corewood.study.questions import QUESTIONS
 from corewood.study.results import Results, Tables
@@ -35,22 +37,19 @@ class Listener:
 SILENT = Listener()
 
 
-@dataclass(repr=False)
-class Outcome:
-    plan: Plan
-    tables: Tables
-    report: Path  # folder with report.html, figures and tables, inside the store
-    holes: dict[str, str] = field(default_factory=dict)  # key of a job -> why it has no result
-    seconds: float = 0.0
-    computed: int = 0
+class Counting(Listener):
+    """Tells how many of the jobs are done."""
 
-    def __repr__(self) -> str:
-        state = "complete" if self.complete else f"{len(self.holes)} holes"
-        return f"<Outcome of {self.plan.spec.name}: {state}, tables {', '.join(self.tables)}, report in {self.report}>"
+    def __init__(self, tell: Progress) -> None:
+        self.tell, self.total, self.done = tell, 0, 0
 
-    @property
-    def complete(self) -> bool:
-        return not self.holes
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+        self.total = len(missing)
+        self.tell(0, self.total)
+
+    def event(self, job: Job, event: Event) -> None:
+        self.done += event.state in ("done", "failed", "blocked")
+        self.tell(self.done, self.total)
 
 
 def state_of(plan: Plan, store: Store) -> dict[str, str]:
@@ -74,11 +73,26 @@ def holes_of(plan: Plan, store: Store) -> dict[str, str]:
     return {key: "not run yet" if state == "missing" else state for key, state in states.items() if state != "done"}
 
 
-def run(study: StudySpec | str | Path, store: str | Path = "corewood-store", workers: int = 1) -> Outcome:
-    """Run a study, or go on with it. `outcome.tables` are the tidy tables, `outcome.report` the folder of the report."""
-    if isinstance(study, (str, Path)):
-        return run_study(read_study(study), Path(study).parent, Store(store), engine(workers))
-    return run_study(study, Path(), Store(store), engine(workers))
+def run(
+    study: StudySpec | str | Path, store: str | Path = "corewood-store", workers: int = 1, progress: Show = True
+) -> Outcome:
+    """Run a study, or go on with it. `outcome.tables` are the tidy tables, `outcome.report` the folder of the report.
+
+    `study` is a file or, with paths relative to the current folder, a `cw.StudySpec`; results are kept in the folder `store`,
+    and what is there is not computed again.
+
+    Example:
+        >>> outcome = cw.run("study.yaml", store="store")
+        >>> outcome.complete
+        True
+        >>> outcome.tables["spread"].columns.tolist()[3:6]
+        ['target', 'dataset', 'case']
+    """
+    if not isinstance(study, (str, Path, StudySpec)):
+        raise InputError(f"run: takes the path of a study file, or a cw.StudySpec(...), not {type(study).__name__}")
+    spec, base = (study, Path()) if isinstance(study, StudySpec) else (read_study(study), Path(study).parent)
+    with bar("run", progress) as tell:
+        return run_study(spec, base, Store(store), engine(workers), Counting(tell))
 
 
 def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
@@ -132,7 +146,7 @@ def finish(plan: Plan, store: Store, holes: dict[str, str], listener: Listener, 
     job = Job.make(TABLES, "tables", asked(plan, holes), every)
     tables = stored_tables(job, plan, store, holes, listener)
     report = stored_report(job, plan, store, tables, listener)
-    return Outcome(plan, tables, report, holes, time.monotonic() - started, computed)
+    return Outcome(plan, tables, report, store, holes, time.monotonic() - started, computed)
 
 
 def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
