@@ -38,7 +38,7 @@ from corewood.report import (
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
 from corewood.report.style import Tables, percent, styled
-from corewood.report.ways import BESIDE
+from corewood.report.ways import BESIDE, MAGNITUDE
 from corewood.report.words import Finding, joined
 
 # one module a question, in the order of reading
@@ -174,10 +174,10 @@ def done(tables: Tables, model: str) -> str:
     found = rows[(rows["question"] == "prune") & ~rows["way"].isin(["full", "random", *BESIDE])]
     if found.empty:
         return ""
-    one = found.drop_duplicates(["task", "tuning", "way", "prune", "subnetwork"])
+    one = found.drop_duplicates(["task", "tuning", "way", "subnetwork"])
     by_size = one.groupby("target").size().items()
     sizes = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
-    parts = "single weights" if (one["prune"] == "weights").all() else "attention heads and MLPs (its units)"
+    parts = "single weights" if (one["way"] == MAGNITUDE).all() else "attention heads and MLPs (its units)"
     text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(sizes)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
     if len(cases):
