@@ -65,7 +65,7 @@ def either(counts: pd.Series) -> str:
     return "\u2013" if pd.isna(low) else f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
 
 
-@says(of="standing")
+@says(of="standing", sure=True)
 def standing_points(tables: Tables) -> list[str]:
     """Of one model: KLs of several are not of one scale."""
     rows = tables["standing"]
