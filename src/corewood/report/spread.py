@@ -297,8 +297,8 @@ def at_sparsity(spread: pd.DataFrame, target: float) -> list[str]:
     hard = cases[cases["full"] >= 0.5]  # below, the full model itself does not handle the case
     low, high = pct(cases["min"].min()), pct(cases["max"].max())
     text += f" On the challenge cases {'it ranges' if one else 'they range'} from {low} to {high}"
-    if not one:
-        widest = largest(cases, cases["range"])
+    widest = largest(cases, cases["range"])
+    if not one and widest["range"] > 0:
         text += f"; the widest is “{name(widest)}”: {span(widest['min'], widest['max'])} (full model: {pct(widest['full'])})"
     text += "."
     lost = hard[hard["mean"] < hard["full"] - MARGIN]

@@ -41,7 +41,7 @@ def seed_list(value: object) -> object:
         if len({*map(str, value)}) < len(value):
             raise ValueError(f"a value stands twice in {list(value)}")
         return tuple(value)
-    return value
+    raise ValueError("must be how many, as 6, or which, as [0, 1, 2]")
 
 
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(seed_list)]

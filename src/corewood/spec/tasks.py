@@ -33,6 +33,8 @@ def _label_name(value: object) -> str:
     if isinstance(value, bool):
         said = "yes/true/on" if value else "no/false/off"
         raise ValueError(f"YAML reads an unquoted {said} as a truth value; put the label in quotes")
+    if value is None or isinstance(value, (list, tuple, Mapping)):
+        raise ValueError("a label is one word or number")
     return str(value)
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from corewood.errors import InputError
 from corewood.spec.base import Seeds, Spec
 from corewood.spec.tasks import LabelName
+from corewood.spec.words import by_key
 
 
 class ModelSpec(Spec):
@@ -118,5 +119,4 @@ class Tuning(Training):
         try:
             return FineTune.model_validate({**given, **own, "seed": seed})
         except ValidationError as problem:
-            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
-            raise ValueError(f"tasks.{task}: {wrong}") from None
+            raise ValueError("; ".join(f"tasks.{task}.{key}: {what}" for key, what in by_key(problem, own))) from None

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from corewood.errors import nearest
 from corewood.spec.base import Seeds, Sparsity, Spec, as_list, none_or_list
+from corewood.spec.words import by_key
 
 AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
 USUAL_ROUNDS = 7  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
@@ -142,8 +143,7 @@ class Searches(Spec):
         try:
             self.runs()
         except ValidationError as problem:
-            wrong = [f"settings.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors()]
-            raise ValueError("; ".join(wrong)) from None
+            raise ValueError("; ".join(f"settings.{key}: {what}" for key, what in by_key(problem, self.settings))) from None
         return self
 
     def runs(self) -> list[L0]:

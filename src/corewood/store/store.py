@@ -177,6 +177,16 @@ class Store:
                 raise
             raise StoreError(f"{self.root}: {why}") from None
 
+    def check_possible(self) -> None:
+        """Whether it is there or could be made, without making it."""
+        there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        problem = 0 if there.is_dir() else errno.ENOTDIR
+        if not problem and not os.access(there, os.W_OK | os.X_OK):
+            problem = errno.EACCES
+        if problem:
+            why = f"cannot be a store ({there}: {os.strerror(problem)}); choose another folder with --store"
+            raise StoreError(f"{self.root}: {why}")
+
     def check_writable(self) -> None:
         try:
             with self._writing():
