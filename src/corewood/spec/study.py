@@ -28,9 +28,12 @@ def named_lists(focus: object) -> object:
 class StudySpec(Spec):
     """One study."""
 
-    name: Name
-    title: str = ""
-    model: Annotated[ModelSpec, BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v)]
+    name: Name = Field(..., description="of the report's folder, NAME-report")
+    title: str = Field("", description="what the report is called; default: the name")
+    model: Annotated[
+        ModelSpec,
+        BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v, json_schema_input_type=str | ModelSpec),
+    ] = Field(..., description="a checkpoint: a folder, a hub id, or minilm (the embedded one); or keys")
     task: TaskSpec | None = None
     tasks: Mapping[Name, TaskSpec] = Field({}, description="instead of task: several, each with a name")
     fine_tune: Tuning | None = Field(None, description="left out: the checkpoint as it is")
@@ -44,9 +47,10 @@ class StudySpec(Spec):
         "halves",
         description="where a way looks at validation labels, give it one half and report on the other, or (paper) both on all",
     )
-    focus: Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(named_lists)] = Field(
-        {}, description="the challenge cases the study is about, or named lists of them; default: all cases"
-    )
+    focus: Annotated[
+        Mapping[str, tuple[str, ...]],
+        BeforeValidator(named_lists, json_schema_input_type=list[str] | Mapping[str, list[str]] | None),
+    ] = Field({}, description="the challenge cases the study is about, or named lists of them; default: all cases")
     ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
     sample: int = Field(2048, ge=2, description="training examples that searches and means may use")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, ValidationError, model_validator
 
 from corewood.errors import InputError
-from corewood.spec.base import Seeds, Spec
+from corewood.spec.base import Seeds, Spec, part_of
 from corewood.spec.tasks import LabelName
 from corewood.spec.words import by_key
 
@@ -99,7 +99,11 @@ class Tuning(Training):
     """Every task with every seed."""
 
     seeds: Seeds = Field((0,), description="how many, or which: the classifier's start and the order of examples")
-    tasks: Mapping[str, Mapping[str, Any]] = Field({}, description="task -> keys of fine_tune that are other for it")
+    tasks: Mapping[str, Mapping[str, Any]] = Field(
+        {},
+        description="task -> keys of fine_tune that are other for it",
+        json_schema_extra=lambda schema: schema.update({"additionalProperties": part_of(Training)}),
+    )
 
     @model_validator(mode="after")
     def _each(self) -> Self:
