@@ -20,6 +20,9 @@ from corewood.cli.options import (
     Study,
     Verbose,
     Workers,
+    pairs_of,
+    sizes_of,
+    words_of,
 )
 from corewood.cli.voice import Voice, emit, quiet_hub
 from corewood.errors import CorewoodError, InputError
@@ -82,6 +85,63 @@ def demo(
     from corewood.cli.running import run_spec
 
     run_spec(spec, Path(), store, workers, folder, voice, show)
+
+
+@app.command(
+    epilog=example(
+        "corewood audit path/to/checkpoint --validation dev.csv --challenge hard.csv",
+        "corewood audit textattack/bert-base-uncased-SST-2 --validation dev.tsv --challenge negation.csv --challenge typos.csv "
+        "--text sentence --labels 0=negative,1=positive --sparsity 0.5",
+    )
+)
+def audit(
+    checkpoint: Annotated[str, typer.Argument(help="A fine-tuned classifier: a folder, or a hub id.", show_default=False)],
+    validation: Annotated[Path, typer.Option(help="Examples like those it was trained on.", show_default=False)],
+    challenge: Annotated[list[Path], typer.Option(help="Hard examples. May be repeated.", show_default=False)],
+    train: Annotated[
+        Path | None, typer.Option(help="Texts to search subnetworks on.", show_default="the validation texts")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="The column of the text, or two: premise,hypothesis.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the label.")] = None,
+    case: Annotated[str | None, typer.Option(help="The column that splits challenge sets into cases, or none.")] = None,
+    labels: Annotated[str | None, typer.Option(help="What labels mean: 0=negative,1=positive.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Names of the model's classes in its order, if it has none.")] = None,
+    sparsity: Annotated[str, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = "0.3,0.5,0.7",
+    seeds: Annotated[int, typer.Option(min=1, help="Searches at each size.")] = 4,
+    limit: Annotated[
+        int | None, typer.Option(min=2, help="Judge on so many rows of each file, drawn evenly over cases.")
+    ] = None,
+    pad_token: Annotated[str | None, typer.Option(help="For decoders whose tokenizer has none.")] = None,
+    store: StoreFolder = STORE,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report; the study file stands beside it.", show_default="NAME-audit-report"),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Write the study file and show the plan; run nothing.")] = False,
+    show: Open = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
+    """Audit a classifier of your own: do smaller versions of it still do on hard examples what the full one does?
+
+    Guesses columns and labels, shows what it guessed, writes it into a study file and runs that. The same command goes on.
+    """
+    voice = Voice(quiet, verbose, json)
+    voice.first(f"Looking at {checkpoint} and {1 + len(challenge) + (train is not None)} files")
+    from corewood.study.deliver import check_out
+
+    sizes, meanings = sizes_of(sparsity), pairs_of(labels)
+    folder = out or Path(f"{Path(checkpoint).expanduser().absolute().name}-audit-report")
+    check_out(folder)
+    from corewood.cli.auditing import audit_and_run
+    from corewood.data.guess import Wanted
+    from corewood.study.audit import Asked
+
+    wanted = Wanted(words_of(text), label, case, meanings)
+    asked = Asked(checkpoint, validation, tuple(challenge), train, wanted, words_of(classes), pad_token, limit)
+    audit_and_run(asked, sizes, seeds, folder, store, workers, voice, dry, show)
 
 
 @app.command(epilog=example("corewood run mine.yaml", "corewood run mine.yaml --set prune.l0.seeds=12 --out report"))

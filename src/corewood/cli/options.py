@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from corewood.errors import InputError
+
 STORE = Path("corewood-store")
 
 Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_default=False)]
@@ -27,3 +29,31 @@ Open = Annotated[bool, typer.Option("--open", help="Open the report in a browser
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but where the report is.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: every job as it begins, and where its result is.")]
 Json = Annotated[bool, typer.Option("--json", help="Events and result for programs: one JSON object on each line.")]
+
+
+# lists in one word
+
+
+def words_of(given: str | None) -> tuple[str, ...]:
+    """premise,hypothesis"""
+    return tuple(part.strip() for part in (given or "").split(",") if part.strip())
+
+
+def pairs_of(given: str | None) -> dict[str, str]:
+    """0=negative,1=positive"""
+    found = [part.partition("=") for part in words_of(given)]
+    for value, equals, name in found:
+        if not (value.strip() and equals and name.strip()):
+            raise InputError(f"--labels {given}: write it as value=class,value=class, for instance 0=negative,1=positive")
+    return {value.strip(): name.strip() for value, _, name in found}
+
+
+def sizes_of(given: str) -> tuple[float, ...]:
+    """0.3,0.5,0.7"""
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in words_of(given)))
+    except ValueError:
+        found = ()
+    if not found or not all(0 < size < 1 for size in found):
+        raise InputError(f"--sparsity {given}: give fractions of the units to remove, between 0 and 1, as 0.3,0.5,0.7")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
@@ -16,6 +17,11 @@ from corewood.spec.ways import Prune
 CHALLENGE = "challenge"
 RESERVED = ("in domain", "mixed", "all")  # sets that have these names already
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+def slug(name: str) -> str:
+    """A name that a study or a set can have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "study"
 
 
 def named_lists(focus: object) -> object:
