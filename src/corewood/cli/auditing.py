@@ -57,13 +57,16 @@ def show_guess(found: Guess, voice: Voice) -> None:
     if voice.json or voice.quiet:
         return
     console = Console(stderr=True, highlight=False)
-    shown = table(("", "file", "text", "label", "cases", "not used"), ("rows",), fold=True)
+    shown = table(("", "file", "text", "label", "cases"), ("rows",))
     for key, columns in found.files.items():
-        cells = [key.replace("challenge.", "challenge "), Path(files[key]).name, " + ".join(columns.text), columns.label]
-        cells += [columns.case or "-", ", ".join(columns.unused) or "-"]
+        cells = [key.partition(".")[0], Path(files[key]).name, " + ".join(columns.text), columns.label, columns.case or "-"]
         shown.add_row(*map(escape, cells), f"{columns.rows:,}")
-    console.print("Guessed from the files (--text, --label, --case and --labels say otherwise):")
+    console.print("Guessed (say otherwise with --text, --label, --case, --labels):")
     console.print(shown)
+    unused = {Path(files[key]).name: columns.unused for key, columns in found.files.items() if columns.unused}
+    if unused:
+        left = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in unused.items())
+        console.print(f"Columns not used: {left}", markup=False, style="dim")
     console.print(f"Classes of the model: {', '.join(f'{i} {name}' for i, name in enumerate(found.classes))}", markup=False)
     for key, columns in found.files.items():
         if columns.labels or columns.fold:

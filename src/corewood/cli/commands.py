@@ -101,9 +101,12 @@ def audit(
     train: Annotated[
         Path | None, typer.Option(help="Texts to search subnetworks on.", show_default="the validation texts")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="The column of the text, or two: premise,hypothesis.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of the label.")] = None,
-    case: Annotated[str | None, typer.Option(help="The column that splits challenge sets into cases, or none.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="The column of the text, or two: premise,hypothesis. Repeat it where files have others."),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="The column of the label.")] = None,
+    case: Annotated[list[str] | None, typer.Option(help="The column that splits challenge sets into cases, or none.")] = None,
     labels: Annotated[str | None, typer.Option(help="What labels mean: 0=negative,1=positive.")] = None,
     classes: Annotated[str | None, typer.Option(help="Names of the model's classes in its order, if it has none.")] = None,
     sparsity: Annotated[str, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = "0.3,0.5,0.7",
@@ -139,7 +142,7 @@ def audit(
     from corewood.data.guess import Wanted
     from corewood.study.audit import Asked
 
-    wanted = Wanted(words_of(text), label, case, meanings)
+    wanted = Wanted(tuple(map(words_of, text or ())), tuple(label or ()), tuple(case or ()), meanings)
     asked = Asked(checkpoint, validation, tuple(challenge), train, wanted, words_of(classes), pad_token, limit)
     audit_and_run(asked, sizes, seeds, folder, store, workers, voice, dry, show)
 

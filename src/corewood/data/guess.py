@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,11 @@ MOST_CASES = 60
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user says of all files; None or nothing: guess it."""
+    """What the user says of the files; nothing: guess it. Of several columns, each file takes the first that it has."""
 
-    text: tuple[str, ...] = ()
-    label: str | None = None
-    case: str | None = None  # "none": no cases
+    text: tuple[tuple[str, ...], ...] = ()
+    label: tuple[str, ...] = ()
+    case: tuple[str, ...] = ()  # "none": no cases
     labels: Mapping[str, str] = field(default_factory=dict)  # value in the files -> class
 
 
@@ -56,7 +57,7 @@ class Columns:
     notes: tuple[str, ...] = ()
 
     def source(self, path: str, limit: int | None = None) -> SourceSpec:
-        known: dict[str, Any] = {"text": self.text, "label": self.label, "case": self.case}
+        known: dict[str, Any] = {"text": self.text, "label": self.label, "case": self.case, "group": self.group}
         known = {"layout": self.layout} if self.layout else known
         return SourceSpec.model_validate({"path": path, **known, "labels": self.labels, "fold": self.fold, "limit": limit})
 
@@ -72,7 +73,7 @@ def columns_of(frame: pd.DataFrame, classes: Sequence[str], wanted: Wanted, wher
     if layout == "hans":
         case, group = names["subcase"], names["heuristic"]
     elif cases:
-        case, notes = case_column(frame, names, (*text, label), wanted.case, where)
+        case, group, notes = case_column(frame, names, (*text, label), wanted.case, where)
     labels, fold, by = ({}, {}, "name") if layout else match_labels(classes, label_values(frame[label]), wanted.labels, where)
     used = {*text, label, case, group}
     return Columns(
@@ -83,20 +84,21 @@ def columns_of(frame: pd.DataFrame, classes: Sequence[str], wanted: Wanted, wher
 
 def text_and_label(frame: pd.DataFrame, classes: Sequence[str], wanted: Wanted, where: str) -> tuple[tuple[str, ...], str]:
     names = {str(c).lower(): str(c) for c in frame.columns}
-    for option, given in (("text", wanted.text), ("label", (wanted.label,))):
-        for column in given:
-            if column is not None:
-                check_column(frame, column, option, where)
-    text = wanted.text or text_columns(frame, names, where)
-    return text, wanted.label or label_column(frame, names, classes, text, where)
+    text = first_there(frame, wanted.text, "text", where) or text_columns(frame, names, where)
+    label = first_there(frame, [(c,) for c in wanted.label], "label", where)
+    return text, label[0] if label else label_column(frame, names, classes, text, where)
 
 
-def check_column(frame: pd.DataFrame, column: str, option: str, where: str) -> None:
-    if column not in frame.columns:
+def first_there(frame: pd.DataFrame, given: Sequence[tuple[str, ...]], option: str, where: str) -> tuple[str, ...]:
+    """Of what the user says, the first that this file has; nothing where nothing is said."""
+    found = [columns for columns in given if all(c in frame.columns for c in columns)]
+    if given and not found:
         there = [str(c) for c in frame.columns]
+        missing = next(c for c in given[0] if c not in there)
         raise InputError(
-            f"{where}: no column {column!r} (--{option}).{nearest(column, there)} The columns are: {', '.join(there)}"
+            f"{where}: no column {missing!r} (--{option}).{nearest(missing, there)} The columns are: {', '.join(there)}"
         )
+    return found[0] if found else ()
 
 
 def known_layout(names: Mapping[str, str], classes: Sequence[str]) -> str | None:
@@ -110,8 +112,8 @@ def known_layout(names: Mapping[str, str], classes: Sequence[str]) -> str | None
 
 
 def ask(where: str, what: str, option: str, choices: Sequence[str]) -> InputError:
-    told = f"it could be {' or '.join(choices)}. Say it, for instance {option} {choices[0]}" if choices else f"say {option} ..."
-    return InputError(f"{where}: which column holds the {what}? {told[0].upper()}{told[1:]}")
+    told = f"It could be {' or '.join(choices)}. Say it, for instance {option} {quote(choices[0])}"
+    return InputError(f"{where}: which column holds the {what}? {told}")
 
 
 def text_columns(frame: pd.DataFrame, names: Mapping[str, str], where: str) -> tuple[str, ...]:
@@ -171,29 +173,36 @@ def positive(value: str, known: set[str]) -> str:
 
 
 def case_column(
-    frame: pd.DataFrame, names: Mapping[str, str], taken: Sequence[str], wanted: str | None, where: str
-) -> tuple[str | None, list[str]]:
-    """(the column that splits a challenge set, what should be said of it)"""
-    if wanted == "none" and wanted not in frame.columns:
-        return None, []
-    if wanted is not None:
-        check_column(frame, wanted, "case", where)
-        return wanted, []
-    called = [names[name] for name in CASES if name in names and names[name] not in taken]
+    frame: pd.DataFrame, names: Mapping[str, str], taken: Sequence[str], wanted: Sequence[str], where: str
+) -> tuple[str | None, str | None, list[str]]:
+    """(the column that splits a challenge set, one that splits it more coarsely, what should be said of it)"""
+    said = [c for c in wanted if c in frame.columns] or (["none"] if "none" in wanted else [])
+    if said:
+        return (said[0] if said[0] in frame.columns else None), None, []
+    first_there(frame, [(c,) for c in wanted], "case", where)
+    others = [str(c) for c in frame.columns if c not in taken]
+    called = [names[name] for name in CASES if names.get(name) in others]
     fit = [c for c in called if splits(frame[c])]
-    if len(fit) > 1:
+    finest = next((c for c in fit if all(refines(frame[c], frame[other]) for other in fit)), None)
+    if fit and finest is None:
         raise InputError(
-            f"{where}: which column holds the cases? It could be {' or '.join(fit)}. Say it, for instance --case {fit[0]}, or "
-            "--case none"
+            f"{where}: which column holds the cases? It could be {' or '.join(fit)}. "
+            f"Say it, for instance --case {quote(fit[0])}, or --case none"
         )
-    if fit:
-        return fit[0], []
+    could = [c for c in others if c not in fit and splits(frame[c]) and (finest is None or refines(frame[c], frame[finest]))]
+    if finest is not None:
+        hint = [f"{where}: {could[0]} splits it more finely than {finest}: --case {quote(could[0])}"] if could else []
+        return finest, next((c for c in fit if c != finest), None), hint
     if called:
         count = frame[called[0]].nunique(dropna=False)
-        return None, [f"{where}: {called[0]} has {count} values, some of them in one row or empty, and is not used as cases"]
-    could = [str(c) for c in frame.columns if c not in taken and splits(frame[c])]
-    hint = f"; --case could be {' or '.join(could)}" if could else ""
-    return None, [f"{where}: no column of cases was found, so it is judged as a whole{hint}"]
+        return None, None, [f"{where}: {called[0]} has {count} values, some in one row or empty, and is not used as cases"]
+    hint = [f"; --case could be {' or '.join(map(quote, could))}"] if could else []
+    return None, None, [f"{where}: no column of cases was found, so it is judged as a whole{''.join(hint)}"]
+
+
+def refines(fine: pd.Series, coarse: pd.Series) -> bool:
+    """Whether rows of one value in the one have one value in the other."""
+    return bool((coarse.astype(str).groupby(fine.astype(str)).nunique() == 1).all())
 
 
 def splits(column: pd.Series) -> bool:

@@ -223,16 +223,16 @@ def headless(source: str, missing: Iterable[str]) -> InputError:
     )
 
 
-def check_head(source: str, revision: str | None = None) -> None:
+def check_head(source: str, revision: str | None = None, name: str = "") -> None:
     """Whether a checkpoint is a classifier, by the names of its weights alone."""
     quiet_transformers()
     kind = transformers.AutoModelForSequenceClassification
     try:
         _, info = kind.from_pretrained(source, revision=revision or "main", device_map="meta", output_loading_info=True)
     except (OSError, ValueError) as problem:
-        raise InputError(f"model {source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
+        raise InputError(f"model {name or source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
     if info["missing_keys"]:
-        raise headless(source, info["missing_keys"])
+        raise headless(name or source, info["missing_keys"])
 
 
 def untrained(model: Model, seed: int) -> Model:

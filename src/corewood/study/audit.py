@@ -102,7 +102,7 @@ def guess(asked: Asked) -> Guess:
             f"{asked.checkpoint}: gives one number, and an audit is of classes; write a study with metric: pearson and "
             "prune.importance, for instance from: corewood new"
         )
-    check_head(source)
+    check_head(source, name=asked.checkpoint)
     frames = {key: rows_of(path, f"--{key.partition('.')[0]}") for key, path in asked.files.items()}
     classes, named = known_classes(asked, class_names(config), frames["validation"])
     made = {
@@ -148,8 +148,9 @@ def check_alike(asked: Asked, made: Mapping[str, Columns], frames: Mapping[str, 
         if columns.by == "number" and (first.by != "number" or numbers != label_values(frames["validation"][first.label])):
             blanks = ",".join(f"{number}=..." for number in numbers)
             raise InputError(
-                f"{path}: its labels are the numbers {', '.join(numbers)}, and what they mean is not known: those of "
-                f"{asked.validation} are others. Say it with --labels {blanks}"
+                f"{path}: its labels are the numbers {', '.join(numbers)}, and {asked.validation}, which has "
+                f"{', '.join(label_values(frames['validation'][first.label]))}, does not tell what they mean. Say it with "
+                f"--labels {blanks}"
             )
 
 

@@ -41,7 +41,7 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
     """In the order of doing: what many wait for first. Paths in the study are relative to `base`."""
     found = read_checkpoint(spec.model, base)
     if spec.fine_tune is None:
-        check_head(found.source, spec.model.revision)
+        check_head(found.source, spec.model.revision, spec.model.checkpoint)
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
             kept_units(len(found.units), sparsity, f"{key}.sparsity")
