@@ -36,7 +36,7 @@ def audit_and_run(
     file = out.parent / f"{slug(out.name.removesuffix('-report'))}.yaml"
     found = guess(asked)
     show_guess(found, voice)
-    text = written(study_of(found, file.parent, file.stem, sparsity, seeds), file.name, asked.checkpoint)
+    text = written(study_of(found, file.parent, file.stem, sparsity, seeds), file.name)
     if not kept(text, file):  # else it was tried when it was written
         show_trial(confirm(found), voice)
         keep(text, file)

@@ -181,6 +181,40 @@ def report_folder(spec: StudySpec, out: Path | None) -> Path:
     return folder
 
 
+@app.command(
+    epilog=example(
+        "corewood new mine",
+        "corewood new mine --model path/to/checkpoint --validation dev.csv --challenge hard.csv --seeds 6",
+    )
+)
+def new(
+    folder: Annotated[Path, typer.Argument(help="Where study.yaml goes; made if it is not there.")] = Path(),
+    model: Annotated[str | None, typer.Option(help="A folder, a hub id, or minilm (the embedded one).")] = None,
+    validation: Annotated[Path | None, typer.Option(help="Without it, the study has the embedded task.")] = None,
+    challenge: Annotated[list[Path] | None, typer.Option(help="Hard examples. May be repeated.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Examples to fine-tune and to search on.")] = None,
+    steps: Annotated[int | None, typer.Option(min=0, help="Of fine-tuning; 0: the checkpoint as it is.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="As for audit, which also says label, case and labels.")] = None,
+    label: Annotated[list[str] | None, typer.Option()] = None,
+    case: Annotated[list[str] | None, typer.Option()] = None,
+    labels: Annotated[str | None, typer.Option()] = None,
+    sparsity: Annotated[str | None, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches at each size.")] = None,
+) -> None:
+    """Write a commented study file to begin with. Asks what the options do not say; nothing is overwritten."""
+    from corewood.cli.beginning import Answers, ask, write_study
+
+    given = Answers(model, validation, tuple(challenge or ()), train, steps, sparsity, seeds)
+    path = folder / "study.yaml"
+    answers = ask(path, given)
+    typer.echo("Looking at the files", err=True) if answers.validation else None
+    from corewood.data.guess import Wanted
+
+    wanted = Wanted(tuple(map(words_of, text or ())), tuple(label or ()), tuple(case or ()), pairs_of(labels))
+    write_study(path, answers, wanted)
+    typer.echo(f"{path}: written. Next: corewood plan {path}")
+
+
 @app.command(epilog=example("corewood plan mine.yaml", "corewood plan mine.yaml --jobs --no-measure"))
 def plan(
     study: Study,

@@ -46,6 +46,7 @@ class Asked:
     classes: tuple[str, ...] = ()  # names of the classes in the order of the logits, where the checkpoint has none
     pad_token: str | None = None
     limit: int | None = None
+    steps: int = 0  # of fine-tuning before all else; 0: the checkpoint as it is
 
     @property
     def files(self) -> dict[str, Path]:
@@ -95,22 +96,38 @@ def rows_of(path: Path, option: str) -> pd.DataFrame:
 
 def guess(asked: Asked) -> Guess:
     """Reads the files and the checkpoint's config; refuses what could be one or the other."""
-    source = resolve(asked.checkpoint)
-    config = read_config(source)
-    if config.num_labels == 1:
-        raise InputError(
-            f"{asked.checkpoint}: gives one number, and an audit is of classes; write a study with metric: pearson and "
-            "prune.importance, for instance from: corewood new"
-        )
-    check_head(source, name=asked.checkpoint)
+    config = read_config(resolve(asked.checkpoint))
+    if not asked.steps:
+        check_classifier(asked, config)
     frames = {key: rows_of(path, f"--{key.partition('.')[0]}") for key, path in asked.files.items()}
-    classes, named = known_classes(asked, class_names(config), frames["validation"])
+    if asked.steps:
+        classes, named = learnt_classes(asked, frames), False
+    else:
+        classes, named = known_classes(asked, class_names(config), frames["validation"])
     made = {
         key: columns_of(frame, classes, asked.wanted, str(asked.files[key]), cases=key.startswith("challenge"))
         for key, frame in frames.items()
     }
     check_alike(asked, made, frames)
     return Guess(asked, classes, named, made)
+
+
+def check_classifier(asked: Asked, config: Any) -> None:
+    if config.num_labels == 1:
+        raise InputError(
+            f"{asked.checkpoint}: gives one number, and this is about classes; write a study with metric: pearson and "
+            "prune.importance (docs/study-file.md)"
+        )
+    check_head(resolve(asked.checkpoint), name=asked.checkpoint)
+
+
+def learnt_classes(asked: Asked, frames: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
+    """Of a model that will be fine-tuned: what its training labels are called."""
+    if "train" not in frames:
+        raise InputError("fine-tuning needs --train: the examples to learn from")
+    _, label = text_and_label(frames["train"], (), asked.wanted, str(asked.train))
+    values = label_values(frames["train"][label])
+    return tuple(dict.fromkeys(asked.wanted.labels.get(value, value) for value in values))
 
 
 def known_classes(asked: Asked, own: tuple[str, ...], validation: pd.DataFrame) -> tuple[tuple[str, ...], bool]:
@@ -222,69 +239,82 @@ def best_order(asked: Asked, own: Sequence[str], labels: Sequence[str]) -> str:
 # the study file
 
 
+def near(path: Path, home: Path) -> str:
+    """As a study file in `home` has it."""
+    try:
+        return Path(os.path.relpath(path.absolute(), home.absolute())).as_posix()
+    except ValueError:  # another drive
+        return str(path.absolute())
+
+
+def checkpoint_near(checkpoint: str, home: Path) -> str:
+    folder = Path(checkpoint).expanduser()
+    return near(folder, home) if folder.is_dir() else checkpoint
+
+
 def study_of(found: Guess, home: Path, name: str, sparsity: Sequence[float], seeds: int) -> dict[str, Any]:
     """The study as it is written; paths are relative to `home`."""
     asked = found.asked
 
-    def near(path: Path) -> str:
-        try:
-            return Path(os.path.relpath(path.absolute(), home.absolute())).as_posix()
-        except ValueError:  # another drive
-            return str(path.absolute())
-
     def source(key: str) -> dict[str, Any]:
         limit = None if key == "train" else asked.limit
-        made = found.files[key].source(near(asked.files[key]), limit).model_dump(mode="json", exclude_defaults=True)
+        made = found.files[key].source(near(asked.files[key], home), limit).model_dump(mode="json", exclude_defaults=True)
         return {k: v[0] if k == "text" and len(v) == 1 else v for k, v in made.items()}
 
-    folder = Path(asked.checkpoint).expanduser()
-    model: Any = {"checkpoint": near(folder) if folder.is_dir() else asked.checkpoint}
+    model: Any = {"checkpoint": checkpoint_near(asked.checkpoint, home)}
     model |= {"labels": list(found.classes)} if found.named else {}
     model |= {"pad_token": asked.pad_token} if asked.pad_token else {}
-    labels = {} if found.files["validation"].fold else {"labels": list(found.classes)}
+    labels = {} if found.files["validation"].fold or asked.steps else {"labels": list(found.classes)}
     challenge = {key.removeprefix("challenge."): source(key) for key in found.files if key.startswith("challenge.")}
     train = {"train": source("train")} if "train" in found.files else {}
     return {
         "name": name,
         "model": model["checkpoint"] if len(model) == 1 else model,
         "task": {**labels, **train, "validation": source("validation"), "challenge": challenge},
+        **({"fine_tune": {"steps": asked.steps}} if asked.steps else {}),
         "prune": {"l0": {"sparsity": list(sparsity), "seeds": seeds}},
     }
 
 
-def written(study: Mapping[str, Any], file: str, checkpoint: str) -> str:
+def written(study: Mapping[str, Any], file: str, seal: bool = True) -> str:
     """The study file, with what to do with it."""
     task = dict(study["task"])
-    sets = " and ".join(task["challenge"]) or "nothing"
-    lines = [
+    challenge = task.pop("challenge", {})
+    model = Path(study["model"] if isinstance(study["model"], str) else study["model"]["checkpoint"]).name
+    sets = " and ".join(challenge) or "cases that a shortcut gets wrong"
+    head = [
+        f"# Does a smaller {model} still do what the full one does, on {sets}?",
+        "#",
+        f"#   corewood plan {file}        what is done, what is missing, how long it takes",
+        f"#   corewood run {file}         run it, or go on with it",
+        "#",
+        *(["{seal}"] if seal else []),
+        modeline(SCHEMA.as_uri()),
         f"name: {study['name']}",
-        f"title: {flow(f'{Path(checkpoint).name}: what its subnetworks do on {sets}')}",
+        f"title: {flow(f'{model}: what its subnetworks do on {sets}')}",
         f"model: {flow(study['model'])}",
-        "task:  # files are relative to this one; text, label and case are columns of theirs",
     ]
-    for key, value in task.items():
-        if key != "challenge":
-            lines.append(f"  {key}: {flow(value)}")
-        elif value:
-            lines += ["  challenge:", *(f"    {name}: {flow(source)}" for name, source in value.items())]
-    l0 = study["prune"]["l0"]
-    lines += [
+    if "generated" in task:
+        body = [f"task: {flow(task)}  # made up as it runs, with a shortcut planted in it"]
+    else:
+        body = ["task:  # files are relative to this one; text, label and case are columns of theirs"]
+        body += [f"  {key}: {flow(value)}" for key, value in task.items()]
+    if challenge:
+        body += ["  challenge:", *(f"    {name}: {flow(source)}" for name, source in challenge.items())]
+    if "fine_tune" in study:
+        body.append(
+            f"fine_tune: {flow(study['fine_tune'])}  # seeds: 3 trains three models; checkpoints: [...] keeps some on the way"
+        )
+    body += [
         "prune:  # so many heads and MLPs are removed; every seed is a search of its own",
-        f"  l0: {flow(l0)}",
+        f"  l0: {flow(study['prune']['l0'])}",
         "",
         "# More, each a line; `corewood plan` says what it costs. docs/study-file.md has every key.",
         "# ablations: {singles: true}      # every head and MLP removed in turn",
         "# attention: {examples: 500}      # what the heads attend to",
         "# ablate_beside: [zero]           # the same subnetworks with removed units at zero instead of their mean",
     ]
-    head = [
-        f"# Does a smaller {Path(checkpoint).name} still do what the full one does, on {sets}?",
-        "#",
-        f"#   corewood plan {file}        what is done, what is missing, how long it takes",
-        f"#   corewood run {file}         run it, or go on with it",
-        "#",
-    ]
-    return sealed("\n".join([*head, "{seal}", modeline(SCHEMA.as_uri()), *lines]) + "\n")
+    return sealed("\n".join([*head, *body]) + "\n")
 
 
 def flow(value: Any) -> str:
