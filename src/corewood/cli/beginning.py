@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from corewood.cli.options import sizes_of, words_of
+from corewood.cli.voice import Voice
 from corewood.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,15 +85,20 @@ def usual(given: Answers) -> Answers:
 
 
 def write_study(path: Path, answers: Answers, wanted: Wanted) -> None:
+    from corewood.cli.auditing import show_guess, show_trial
     from corewood.spec import parse_study
     from corewood.spec.study import slug
-    from corewood.study.audit import Asked, checkpoint_near, guess, keep, study_of, written
+    from corewood.study.audit import Asked, checkpoint_near, confirm, guess, keep, study_of, written
 
     model, steps, seeds = str(answers.model), int(answers.steps or 0), int(answers.seeds or SEEDS)
     sizes, name = sizes_of(answers.sparsity or SIZES), slug(path.absolute().parent.name)
     if answers.validation is not None:
         asked = Asked(model, answers.validation, answers.challenge, answers.train, wanted, steps=steps)
-        study = study_of(guess(asked), path.parent, name, sizes, seeds)
+        found = guess(asked)
+        show_guess(found, Voice())
+        if not steps:
+            show_trial(confirm(found), Voice())
+        study = study_of(found, path.parent, name, sizes, seeds)
     else:
         study = {"name": name, "model": checkpoint_near(model, path.parent), "task": EMBEDDED}
         study |= {"fine_tune": {"steps": steps, "learning_rate": 0.00015, "warmup": 20}} if steps else {}
