@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from corewood.errors import InputError
 from corewood.model import load as loading
-from corewood.model.load import load, minilm_folder
+from corewood.model.load import check_head, load, minilm_folder
 
 
 def test_a_folder_loads_with_its_labels(tmp_path: Path) -> None:
@@ -27,8 +27,9 @@ def test_a_folder_loads_with_its_labels(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_head_is_refused_unless_it_will_be_trained(tmp_path: Path) -> None:
     tiny.checkpoint(tmp_path)
     t.BertModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"no trained classification head .* add fine_tune to the study"):
-        load(str(tmp_path))
+    for look in (load, check_head):
+        with pytest.raises(InputError, match=r"no trained classification head .* add fine_tune to the study"):
+            look(str(tmp_path))
     one, other = (load(str(tmp_path), ["a", "b", "c"], new_head=True, seed=1) for _ in range(2))
     assert one.labels == ("a", "b", "c")
     assert one.net.classifier.weight.equal(other.net.classifier.weight)
@@ -117,3 +118,8 @@ def test_a_checkpoint_with_old_names_is_saved_with_new_ones(tmp_path: Path) -> N
     again = load_file(tmp_path / "new" / "model.safetensors")
     assert set(again) == set(tensors)
     model.net.load_state_dict(again)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_a_head_is_seen_without_loading_the_weights(family: str, tmp_path: Path) -> None:
+    check_head(str(tiny.checkpoint(tmp_path, family)))

@@ -32,10 +32,12 @@ def test_the_study_and_its_commands_work_as_printed(tmp_path: Path) -> None:
     tiny.checkpoint(tmp_path / "path" / "to" / "checkpoint")
     (tmp_path / "mine.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
     lines = [line.split("#")[0].split() for block in blocks("") for line in block.splitlines() if line.startswith("corewood ")]
-    assert [words[1] for words in lines] == ["plan", "run", "report"]
+    assert [words[1] for words in lines] == ["audit", "plan", "run", "report"]
     for words in lines:
-        done = small.command(*words[1:], cwd=tmp_path)
+        dry = ["--dry-run"] if words[1] == "audit" else []  # whole audits are run in test_audit.py
+        done = small.command(*words[1:], *dry, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+    assert (tmp_path / "checkpoint-audit.yaml").exists()
     assert (tmp_path / "mine-report" / "report.html").exists()
 
 

@@ -176,3 +176,10 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "LOADED"
     assert "--mlps" in done.stdout
+
+
+def test_a_vector_beside_a_grid_says_what_each_is(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "one_d.npy", np.ones(4))
+    said = refused(capsys, tmp_path / "one_d.npy", folder / "seed0.npy")
+    assert "needs two masks of heads, or two of MLPs: one_d.npy has 4 MLPs, masks/seed0.npy has 4 layers x 6 heads" in said
+    assert "not one; give more files" in refused(capsys, folder / "seed0.npy")

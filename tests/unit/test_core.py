@@ -177,6 +177,10 @@ def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -
     point = said_of(said, {"spread": table}, single=True)[0]
     assert "one subnetwork keeps 98.0 % in domain" in point
     assert "the widest" not in point
+    same = {(0.7, seed): {"in": 0.98, "hard": 1.0} for seed in (0, 1)}
+    point = said_of(said, {"spread": spread(accuracy_rows(same, {"in": 0.99, "hard": 1.0}))}, single=True)[0]
+    assert "2 subnetworks keep" in point
+    assert "the widest" not in point  # where none differs
 
 
 def test_the_full_model_is_the_one_that_was_pruned() -> None:

@@ -91,3 +91,9 @@ def test_they_show_themselves() -> None:
     assert "L2.H3" in mask
     assert "<table>" in Masks([mask, mask])._repr_html_()
     assert Masks([mask, ~mask])[1] == ~mask
+
+
+def test_one_mask_is_one_mask() -> None:
+    mask = Mask(np.ones((2, 3), bool), np.ones(2, bool))
+    assert repr(Masks([mask])) == "<1 mask: 8 units>"
+    assert repr(Masks([mask, mask])) == "<2 masks: 8 units, 8 units>"

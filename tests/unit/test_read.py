@@ -9,8 +9,10 @@ import datasets
 import pandas as pd
 import pytest
 
+from corewood.data.labels import nearest_label
 from corewood.data.named import read_task, task
-from corewood.data.read import read_split
+from corewood.data.read import check_labels, read_split
+from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.spec import FilesTask, SourceSpec
 
@@ -192,3 +194,23 @@ def test_tasks_by_name(tmp_path: Path) -> None:
         task("mnli", files={"validation": path}, lables=("a", "b"))
     assert task("mnli", files={"validation": path}).labels == ("entailment", "neutral", "contradiction")
     assert "neutral" in task("mnli", files={"validation": str(path)})._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "meant"),
+    [
+        ("nonentail", ("entailment", "neutral", "contradiction"), None),  # the first or the nearest would turn the data around
+        ("nonentail", ("entailment", "non-entailment"), "non-entailment"),
+        ("Entailmnt", ("entailment", "non-entailment"), "entailment"),
+        ("not_duplicate", ("duplicate", "other"), None),
+        ("unacceptable", ("acceptable", "nonsense"), None),
+        ("positive", ("negative", "neutral"), None),
+    ],
+)
+def test_an_unknown_label_is_only_taken_for_what_it_surely_is(given: str, labels: tuple[str, ...], meant: str | None) -> None:
+    assert nearest_label(given, labels) == meant
+    split = Split("hard", pd.DataFrame({"first": ["a"], "label": [given]}), (given,))
+    with pytest.raises(InputError) as caught:
+        check_labels(split, labels, "task.challenge.hard")
+    assert f"task.challenge.hard.labels: {{{given}: {meant or '...'}}}" in str(caught.value)
+    assert f"task.challenge.hard.fold: {{...: {given}}}" in str(caught.value)

@@ -268,10 +268,10 @@ def test_a_set_of_glue_in_a_study() -> None:
     assert isinstance(spec.task, GlueTask)
     assert (spec.task.name, spec.task.metric, spec.task.validation_limit) == ("rte", "accuracy", 5)
     assert parse_study(GLUE.replace("GLUE", "rte") + "fine_tune: {steps: 3}\n", "x").fine_tune is not None
-    assert "task.glue: Input should be 'cola', 'sst2'" in mistakes(GLUE.replace("GLUE", "glu"))
+    assert "task.glue: must be 'cola', 'sst2'" in mistakes(GLUE.replace("GLUE", "glu"))
     assert "task.foldr: unknown key. Did you mean 'folder'?" in mistakes(GLUE.replace("GLUE", "rte, foldr: x"))
-    assert "task: revision: belongs to the hub set" in mistakes(GLUE.replace("GLUE", "rte, folder: x, revision: y"))
-    assert "task.generated: Input should be 'overlap'" in mistakes(GLUE.replace("glue: GLUE", "generated: overlop"))
+    assert "task.revision: belongs to the hub set" in mistakes(GLUE.replace("GLUE", "rte, folder: x, revision: y"))
+    assert "task.generated: must be 'overlap'" in mistakes(GLUE.replace("glue: GLUE", "generated: overlop"))
     wrong = "task.challenge.files.lable: unknown key. Did you mean 'label'?"
     assert wrong in mistakes(GLUE.replace("GLUE", "rte, challenge: {files: {path: x, layout: rte, lable: y}}"))
 
@@ -337,8 +337,8 @@ def test_a_way_with_two_settings_is_a_list() -> None:
     one, other = parse_study(study, "x").prune.importance
     assert (one.stand_in, other.stand_in) == ("zero", "mean")
     wrong = mistakes(study.replace("threshold: 0.8", "threshold: 2"))
-    assert "prune.importance.0.threshold: Input should be less" in wrong
-    assert "prune.importance.threshold: Input" in mistakes(TUNED + "prune: {importance: {threshold: 2}}\n")
+    assert "prune.importance.0.threshold: must be 1 or less" in wrong
+    assert "prune.importance.threshold: must be 1 or less" in mistakes(TUNED + "prune: {importance: {threshold: 2}}\n")
 
 
 @pytest.mark.parametrize(

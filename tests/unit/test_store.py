@@ -183,3 +183,14 @@ def test_keys_depend_on_content_alone() -> None:
     one = Job.make(KINDS["encode"], "t", {"m": 1}, {"data": data})
     assert one.key != Job.make(KINDS["encode"], "t", {"m": 2}, {"data": data}).key
     assert Job.from_plain(json.loads(json.dumps(one.plain()))) == one
+
+
+def test_a_store_that_cannot_be_is_seen_without_making_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for place in ("file", "file/store"):
+        with pytest.raises(
+            StoreError, match=r"cannot be a store \(.*file: Not a directory\); choose another folder with --store"
+        ):
+            Store(tmp_path / place).check_possible()
+    Store(tmp_path / "new" / "store").check_possible()
+    assert not (tmp_path / "new").exists()

@@ -39,9 +39,14 @@ def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
         raise InputError(f"{min(twice)}: given twice; a mask agrees with itself")
     top = os.path.commonpath([os.path.abspath(file.parent) for file in files])
     found = [mask for file in files for mask in read_file(file, os.path.relpath(file, top), last_is_mlp)]
-    if max(len(having(found, kind)) for kind in KINDS) < 2:
-        raise InputError(f"agreement needs at least two masks, not {len(found)}; give more files, or a folder of them")
+    if len(found) < 2:
+        raise InputError("agreement needs at least two masks, not one; give more files, or a folder of them")
     check_shapes(found, last_is_mlp)
+    if max(len(having(found, kind)) for kind in KINDS) < 2:
+        raise InputError(
+            f"agreement needs two masks of heads, or two of MLPs: {found[0]}, {found[1]} (an .npy of one row holds the MLPs of "
+            "all layers; heads are layers x heads)"
+        )
     return found
 
 

@@ -1,15 +1,30 @@
-"""The commands and their options. Heavy imports stand inside the commands: `--help` answers at once."""
+"""The commands. Heavy imports stand inside them, after their first line: that and `--help` are there at once."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from corewood.cli.options import (
+    STORE,
+    Changes,
+    Json,
+    Open,
+    Out,
+    Presets,
+    Quiet,
+    StoreFolder,
+    Study,
+    Verbose,
+    Workers,
+    pairs_of,
+    sizes_of,
+    words_of,
+)
+from corewood.cli.voice import Voice, emit, quiet_hub
 from corewood.errors import CorewoodError, InputError
 
 if TYPE_CHECKING:
@@ -19,37 +34,11 @@ app = typer.Typer(
     name="corewood",
     help="Find the subnetworks inside a fine-tuned language model, and see which of them still generalise.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    epilog="Start with [bold]corewood demo[/bold]. Exit codes: 0 all done, 1 some jobs failed, 2 something to correct.",
+    epilog="Start with [bold]corewood demo[/bold], then [bold]corewood audit[/bold] on a model of your own. "
+    "Exit codes: 0 all done, 1 some jobs failed, 2 something to correct, 130 stopped with Ctrl-C.",
 )
-
-Study = Annotated[Path, typer.Argument(help="The study file (YAML).", show_default=False)]
-StoreFolder = Annotated[Path, typer.Option("--store", help="Where results are kept, and found again.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting: key=value, for instance prune.l0.seeds=12. May be repeated."),
-]
-Presets = Annotated[
-    list[str] | None, typer.Option("--preset", help="Apply a preset of the study file, before --set. May be repeated.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")]
-STORE = Path("corewood-store")
-# bfloat16 against float32, in a process of its own: on machines that announce AMX but cannot use it, it dies of SIGILL
-PROBE = """
-import timeit, torch
-torch.set_num_threads(1)
-def seconds(kind):
-    x = torch.randn(512, 512).to(kind)
-    x @ x
-    return timeit.timeit(lambda: x @ x, number=20)
-print(seconds(torch.float32) / seconds(torch.bfloat16))
-"""
 
 
 def show_version(wanted: bool) -> None:
@@ -67,18 +56,98 @@ def options(
     pass
 
 
-@app.command()
-def demo(store: StoreFolder = STORE, change: Changes = None, workers: Workers = None, out: Out = None) -> None:
+def example(*lines: str) -> str:
+    """What stands below a command's help."""
+    return "\n\n".join(["For instance:", *(f"  [bold]{line}[/bold]" for line in lines)])
+
+
+@app.command(epilog=example("corewood demo", "corewood demo --set prune.l0.seeds=2 --open"))
+def demo(
+    store: StoreFolder = STORE,
+    change: Changes = None,
+    workers: Workers = None,
+    out: Out = None,
+    show: Open = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
     """Run the embedded study: a small BERT, a generated task with a shortcut, eight subnetworks."""
     from importlib.resources import files
 
+    voice = Voice(quiet, verbose, json)
+    voice.first("The embedded study: a small BERT and a task with a shortcut")
     from corewood.spec import parse_study
 
     text = files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")
-    run_spec(parse_study(text, "the embedded study", change), Path(), store, workers, out)
+    spec = parse_study(text, "the embedded study", change)
+    folder = report_folder(spec, out)
+    from corewood.cli.running import run_spec
+
+    run_spec(spec, Path(), store, workers, folder, voice, show)
 
 
-@app.command()
+@app.command(
+    epilog=example(
+        "corewood audit path/to/checkpoint --validation dev.csv --challenge hard.csv",
+        "corewood audit textattack/bert-base-uncased-SST-2 --validation dev.tsv --challenge negation.csv --challenge typos.csv "
+        "--text sentence --labels 0=negative,1=positive --sparsity 0.5",
+    )
+)
+def audit(
+    checkpoint: Annotated[str, typer.Argument(help="A fine-tuned classifier: a folder, or a hub id.", show_default=False)],
+    validation: Annotated[Path, typer.Option(help="Examples like those it was trained on.", show_default=False)],
+    challenge: Annotated[list[Path], typer.Option(help="Hard examples. May be repeated.", show_default=False)],
+    train: Annotated[
+        Path | None, typer.Option(help="Texts to search subnetworks on.", show_default="the validation texts")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="The column of the text, or two: premise,hypothesis. Repeat it where files have others."),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="The column of the label.")] = None,
+    case: Annotated[list[str] | None, typer.Option(help="The column that splits challenge sets into cases, or none.")] = None,
+    labels: Annotated[str | None, typer.Option(help="What labels mean: 0=negative,1=positive.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Names of the model's classes in its order, if it has none.")] = None,
+    sparsity: Annotated[str, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = "0.3,0.5,0.7",
+    seeds: Annotated[int, typer.Option(min=1, help="Searches at each size.")] = 4,
+    limit: Annotated[
+        int | None, typer.Option(min=2, help="Judge on so many rows of each file, drawn evenly over cases.")
+    ] = None,
+    pad_token: Annotated[str | None, typer.Option(help="For decoders whose tokenizer has none.")] = None,
+    store: StoreFolder = STORE,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report; the study file stands beside it.", show_default="NAME-audit-report"),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Write the study file and show the plan; run nothing.")] = False,
+    show: Open = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
+    """Audit a classifier of your own: do smaller versions of it still do on hard examples what the full one does?
+
+    Guesses columns and labels, shows what it guessed, writes it into a study file and runs that. The same command goes on.
+    """
+    voice = Voice(quiet, verbose, json)
+    voice.first(f"Looking at {checkpoint} and {1 + len(challenge) + (train is not None)} files")
+    from corewood.study.deliver import check_out
+
+    sizes, meanings = sizes_of(sparsity), pairs_of(labels)
+    folder = out or Path(f"{Path(checkpoint).expanduser().absolute().name}-audit-report")
+    check_out(folder)
+    from corewood.cli.auditing import audit_and_run
+    from corewood.data.guess import Wanted
+    from corewood.study.audit import Asked
+
+    wanted = Wanted(tuple(map(words_of, text or ())), tuple(label or ()), tuple(case or ()), meanings)
+    asked = Asked(checkpoint, validation, tuple(challenge), train, wanted, words_of(classes), pad_token, limit)
+    audit_and_run(asked, sizes, seeds, folder, store, workers, voice, dry, show)
+
+
+@app.command(epilog=example("corewood run mine.yaml", "corewood run mine.yaml --set prune.l0.seeds=12 --out report"))
 def run(
     study: Study,
     store: StoreFolder = STORE,
@@ -86,44 +155,67 @@ def run(
     change: Changes = None,
     workers: Workers = None,
     out: Out = None,
+    show: Open = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    json: Json = False,
 ) -> None:
     """Run a study, or go on with one that was stopped."""
+    voice = Voice(quiet, verbose, json)
+    voice.first(f"Reading {study}")
     from corewood.spec import read_study
 
-    run_spec(read_study(study, change, preset), study.parent, store, workers, out)
+    spec = read_study(study, change, preset)
+    folder = report_folder(spec, out)
+    from corewood.cli.running import run_spec
+
+    run_spec(spec, study.parent, store, workers, folder, voice, show)
 
 
-def run_spec(spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path | None) -> None:
-    from corewood.cli.progress import listener
-    from corewood.store.store import Store
-    from corewood.study.deliver import check_out, deliver
-    from corewood.study.engines import cores, engine
-    from corewood.study.run import run_study
+def report_folder(spec: StudySpec, out: Path | None) -> Path:
+    """Where the report goes, if it may: asked before anything is loaded."""
+    from corewood.study.deliver import check_out
 
-    out = out or Path(f"{spec.name}-report")
-    check_out(out)
-    try:
-        with listener() as show:
-            show.say("Reading the data and the model")
-            outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
-    except KeyboardInterrupt:
-        typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
-        sys.exit(130)
-    page = deliver(outcome.report, out)
-    if outcome.computed:
-        typer.echo(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.")
-    else:
-        typer.echo(f"Nothing to compute: every job was done ({outcome.seconds:.1f} s).")
-    typer.secho(f"Report: {page}", bold=True)
-    if not outcome.complete:
-        typer.secho(f"{len(outcome.holes)} jobs have no result:", fg="red", err=True)
-        for key, reason in outcome.holes.items():
-            typer.echo(f"  {outcome.plan.jobs[key].title}: {reason}", err=True)
-        typer.echo("The report shows them as holes. The same command tries them again.", err=True)
-        sys.exit(1)
+    folder = out or Path(f"{spec.name}-report")
+    check_out(folder)
+    return folder
 
 
-@app.command()
+@app.command(
+    epilog=example(
+        "corewood new mine",
+        "corewood new mine --model path/to/checkpoint --validation dev.csv --challenge hard.csv --seeds 6",
+    )
+)
+def new(
+    folder: Annotated[Path, typer.Argument(help="Where study.yaml goes; made if it is not there.")] = Path(),
+    model: Annotated[str | None, typer.Option(help="A folder, a hub id, or minilm (the embedded one).")] = None,
+    validation: Annotated[Path | None, typer.Option(help="Without it, the study has the embedded task.")] = None,
+    challenge: Annotated[list[Path] | None, typer.Option(help="Hard examples. May be repeated.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Examples to fine-tune and to search on.")] = None,
+    steps: Annotated[int | None, typer.Option(min=0, help="Of fine-tuning; 0: the checkpoint as it is.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="As for audit, which also says label, case and labels.")] = None,
+    label: Annotated[list[str] | None, typer.Option()] = None,
+    case: Annotated[list[str] | None, typer.Option()] = None,
+    labels: Annotated[str | None, typer.Option()] = None,
+    sparsity: Annotated[str | None, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Searches at each size.")] = None,
+) -> None:
+    """Write a commented study file to begin with. Asks what the options do not say; nothing is overwritten."""
+    from corewood.cli.beginning import Answers, ask, write_study
+
+    given = Answers(model, validation, tuple(challenge or ()), train, steps, sparsity, seeds)
+    path = folder / "study.yaml"
+    answers = ask(path, given)
+    typer.echo("Looking at the files", err=True) if answers.validation else None
+    from corewood.data.guess import Wanted
+
+    wanted = Wanted(tuple(map(words_of, text or ())), tuple(label or ()), tuple(case or ()), pairs_of(labels))
+    write_study(path, answers, wanted)
+    typer.echo(f"{path}: written. Next: corewood plan {path}")
+
+
+@app.command(epilog=example("corewood plan mine.yaml", "corewood plan mine.yaml --jobs --no-measure"))
 def plan(
     study: Study,
     store: StoreFolder = STORE,
@@ -132,37 +224,49 @@ def plan(
     workers: Workers = None,
     every: Annotated[bool, typer.Option("--jobs", help="List every job.")] = False,
     measure: Annotated[bool, typer.Option(help="Run a few steps of the model to estimate the time.")] = True,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    json: Json = False,
 ) -> None:
     """Show what a study will do: its jobs, what is done, what is missing, what it will cost. Nothing is written."""
-    from corewood.cli.progress import show_plan
+    voice = Voice(quiet, verbose, json)
+    voice.first(f"Reading {study}")
     from corewood.spec import read_study
     from corewood.store.store import Store
+
+    spec = read_study(study, change, preset)
+    Store(store).check_possible()
+    from corewood.cli.progress import show_plan
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
 
-    planned = make_plan(read_study(study, change, preset), study.parent)
-    show_plan(planned, Store(store), workers or cores(), every, measure)
+    show_plan(make_plan(spec, study.parent), Store(store), workers or cores(), every, measure, voice)
 
 
-@app.command()
-def report(study: Study, store: StoreFolder = STORE, preset: Presets = None, change: Changes = None, out: Out = None) -> None:
+@app.command(epilog=example("corewood report mine.yaml --out mine-report --open"))
+def report(
+    study: Study,
+    store: StoreFolder = STORE,
+    preset: Presets = None,
+    change: Changes = None,
+    out: Out = None,
+    show: Open = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Write the report of a study from what is done: report.html, figures (SVG, PDF, PNG), tables (Parquet, CSV)."""
-    from corewood.cli.progress import listener
+    voice = Voice(quiet, False, json)
+    voice.first(f"Reading {study}")
     from corewood.spec import read_study
-    from corewood.store.store import Store
-    from corewood.study.deliver import deliver
-    from corewood.study.run import report_study
 
     spec = read_study(study, change, preset)
-    with listener() as show:
-        outcome = report_study(spec, study.parent, Store(store), show)
-    page = deliver(outcome.report, out or Path(f"{spec.name}-report"))
-    typer.secho(f"Report: {page}", bold=True)
-    if not outcome.complete:
-        typer.echo(f"{len(outcome.holes)} jobs have no result and are shown as holes.", err=True)
+    folder = report_folder(spec, out)
+    from corewood.cli.running import report_spec
+
+    report_spec(spec, study.parent, store, folder, voice, show)
 
 
-@app.command()
+@app.command(epilog=example("corewood compare one.yaml other.yaml", "corewood compare one.yaml one.yaml --set-b ablate=zero"))
 def compare(
     one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],
     other: Annotated[Path, typer.Argument(help="Another; tasks and datasets are matched by name.", show_default=False)],
@@ -190,7 +294,7 @@ def compare(
         typer.echo(f"Table: {out}")
 
 
-@app.command()
+@app.command(epilog=example("corewood agree masks/", "corewood agree a.npy b.npy --out pairs.csv"))
 def agree(
     masks: Annotated[
         list[Path], typer.Argument(help="Mask files (.npy, .json, .safetensors), or folders of them.", show_default=False)
@@ -218,74 +322,32 @@ def check_new(out: Path | None) -> None:
         raise InputError(f"{out}: there is no folder {out.parent}; make it first")
 
 
-@app.command()
+@app.command(epilog=example("corewood schema > study.schema.json"))
+def schema() -> None:
+    """Print the JSON schema of the study file, by which editors complete and check it."""
+    from corewood.spec.schema import schema_text
+
+    typer.echo(schema_text(), nl=False)
+
+
+@app.command(epilog=example("corewood doctor"))
 def doctor(store: StoreFolder = STORE) -> None:
     """Say what this machine has, which precision is safe and fast on it, and what is missing."""
-    import platform
-    import shutil
-    from importlib.metadata import PackageNotFoundError, version
+    from corewood.cli.doctor import examine
 
-    import torch
-    from rich.console import Console
-
-    from corewood.model.load import minilm_folder
-    from corewood.store.store import Store
-    from corewood.study.engines import cores
-
-    console = Console(highlight=False)
-    problems = 0
-
-    def line(good: bool | None, name: str, what: str) -> None:
-        nonlocal problems
-        problems += good is False
-        mark = {True: "[green]ok[/green]  ", False: "[red]no[/red]  ", None: "    "}[good]
-        console.print(f"{mark}{name:12} {what}")
-
-    line(sys.version_info >= (3, 11), "Python", platform.python_version())
-    for package in ("torch", "transformers", "datasets", "distributed", "altair", "vl-convert-python"):
-        try:
-            line(True, package, version(package))
-        except PackageNotFoundError:
-            line(False, package, f"not installed: pip install {package}")
-    line(True, "cores", f"{cores()} for this process: a study runs {cores()} jobs side by side")
-    if torch.cuda.is_available():
-        line(True, "GPU", f"{torch.cuda.get_device_name(0)}; jobs use it with --workers 1")
-    else:
-        line(None, "GPU", "none; everything runs on the CPU")
-    line(True, "float32", "safe everywhere; what Corewood uses")
-    safe, what = probe()
-    line(safe or None, "bfloat16", what)
-    try:
-        line(True, "minilm", str(minilm_folder()))
-    except CorewoodError as problem:
-        line(False, "minilm", str(problem))
-    try:
-        Store(store).check_writable()
-        free = shutil.disk_usage(store).free / 2**30
-        line(free > 2, "store", f"{store} can be written; {free:.0f} GiB free")
-    except CorewoodError as problem:
-        line(False, "store", str(problem))
-    browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-    only = "only the project's own tests need one"
-    line(None, "browser", f"{browser} ({only})" if browser else f"none found; {only}")
-    if problems:
+    if not examine(store):
         raise SystemExit(1)
 
 
 def main() -> None:
+    quiet_hub()
     try:
         app(prog_name="corewood")
     except CorewoodError as problem:
-        typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        from rich.console import Console
+
+        if "--json" in sys.argv:
+            emit("error", message=str(problem))
+        Console(stderr=True, highlight=False).print("[bold red]error:[/bold red] ", end="")
         typer.echo(str(problem), err=True)
         sys.exit(2)
-
-
-def probe() -> tuple[bool, str]:
-    """(whether bfloat16 survives here, what was seen)"""
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
-    if done.returncode == -signal.SIGILL:
-        return False, "kills the process here (SIGILL); ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may avoid it"
-    if done.returncode != 0:
-        return False, f"does not work here (exit code {done.returncode})"
-    return True, f"works; multiplies matrices at {float(done.stdout):.2g} times the speed of float32"

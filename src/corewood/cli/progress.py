@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -11,9 +12,10 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from corewood.cli.screen import table
+from corewood.cli.screen import screen, table
+from corewood.cli.voice import Voice, emit
 from corewood.store.store import Store
-from corewood.study.cost import estimate
+from corewood.study.cost import Cost, drawing, estimate
 from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
@@ -48,9 +50,23 @@ def say_mapping(plan: Plan) -> list[str]:
     return ["Labels, by name:", *(f"  {s}" for s in sets), *plan.notes]
 
 
-def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool) -> None:
+def standing(jobs: int, missing: int) -> str:
+    """Before a run: how much of it is there."""
+    if not missing:
+        return f"all {jobs} jobs are done"
+    return f"{jobs} jobs to do" if missing == jobs else f"{jobs - missing} of {jobs} jobs done already, {missing} to do"
+
+
+def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice) -> None:
     states = state_of(plan, store)
-    console = Console(highlight=False)
+    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
+    console = screen()
+    if voice.json:
+        emit_plan(plan, states, estimate(plan, missing, workers) if measure and missing else None, workers)
+        return
+    if voice.quiet:
+        console.print(standing(len(plan.jobs), len(missing)))
+        return
     for line in say_mapping(plan):
         console.print(line, markup=False)
     possible = ("done", "missing", "failed", "damaged")
@@ -63,9 +79,9 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         state, _, reason = states[job.key].partition(": ")
         if reason:
             console.print(f"{job.title}: {state}, {reason}", markup=False, style="red")
-        elif every:
-            console.print(f"{state:8} {job.title}", markup=False, style="dim" if state == "done" else "")
-    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
+        elif every or voice.verbose:
+            where = f"  {store.folder(job.kind, job.key)}" if voice.verbose else ""
+            console.print(f"{state:8} {job.title}{where}", markup=False, style="dim" if state == "done" else "", soft_wrap=True)
     to_do = f"{len(missing)} of {len(plan.jobs)} jobs to do"
     if not missing:
         console.print("Everything is done: running it again computes nothing.")
@@ -74,7 +90,8 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
     else:
         with console.status("Measuring a few steps"):
             cost = estimate(plan, missing, workers)
-        console.print(f"{to_do}: about {span(cost.seconds)} with {workers} workers on this machine.")
+        report = f"{span(cost.report)} of it for tables and report"
+        console.print(f"{to_do}: about {span(cost.seconds)} with {workers} workers on this machine, {report}.")
         longest = sorted(cost.kinds.items(), key=lambda pair: -pair[1])
         parts = [f"{KINDS[kind].title} {span(seconds)}" for kind, seconds in longest if seconds >= 0.01 * cost.seconds]
         console.print(f"Of that: {', '.join(parts)}.")
@@ -85,18 +102,30 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")
 
 
+def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int) -> None:
+    jobs = []
+    for job in plan.jobs.values():
+        state, _, reason = states[job.key].partition(": ")
+        jobs.append({"kind": job.kind, "title": job.title, "key": job.key, "state": state, "reason": reason})
+    counts = Counter(job["state"] for job in jobs)
+    facts = {"name": plan.spec.name, "labels": plan.mapping, "notes": plan.notes, "counts": counts, "workers": workers}
+    seconds = {"seconds": cost and round(cost.seconds, 1), "report_seconds": cost and round(cost.report, 1)}
+    emit("plan", **facts, **seconds, jobs=jobs)
+
+
 class Tally:
     """What has happened so far."""
 
     def __init__(self) -> None:
+        self.after = 0.0  # seconds for what follows the jobs
         self.jobs: list[Job] = []
         self.ended: dict[str, str] = {}  # key -> done, failed, blocked
         self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
         self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds and work of the jobs that are done
         self.began = time.monotonic()
 
-    def start(self, missing: Sequence[Job]) -> None:
-        self.jobs, self.began = list(missing), time.monotonic()
+    def start(self, missing: Sequence[Job], after: float = 0.0) -> None:
+        self.jobs, self.began, self.after = list(missing), time.monotonic(), after
 
     def note(self, job: Job, event: Event) -> None:
         if event.state in ("started", "progress") and job.key not in self.ended:
@@ -110,6 +139,10 @@ class Tally:
                 self.spent[job.kind] = seconds + time.monotonic() - began, work + job.work
 
     def left(self) -> str:
+        seconds = self.seconds_left()
+        return "" if seconds is None else f"about {span(seconds)} left"
+
+    def seconds_left(self) -> float | None:
         """Every kind at the pace it has had so far; one that has not been seen, by how it compares with the others."""
         now = time.monotonic()
         spent = dict(self.spent)
@@ -119,7 +152,7 @@ class Tally:
         seconds = sum(s for s, _ in spent.values())
         known = sum(work * usual(kind) for kind, (_, work) in spent.items())
         if now - self.began < 5 or not seconds or not known:
-            return ""
+            return None
         paces = {kind: s / work for kind, (s, work) in spent.items() if work}
         parts = {job.key: part for job, _, part in list(self.running.values())}
         todo = sum(
@@ -128,47 +161,60 @@ class Tally:
             if job.key not in self.ended
         )
         if seconds < 0.02 * (seconds + todo):
-            return ""
-        return f"about {span(todo * (now - self.began) / seconds)} left"  # as many at a time as so far
+            return None
+        return todo * (now - self.began) / seconds + self.after  # as many at a time as so far
+
+
+def said_of(event: Event, seconds: float) -> str:
+    return {"done": f"done in {span(seconds)}", "failed": f"failed {event.detail}", "blocked": "not possible"}[event.state]
 
 
 class Lines(Listener):
     """For logs: one line per job, and for long jobs every quarter minute."""
 
-    def __init__(self, console: Console) -> None:
-        self.console, self.tally = console, Tally()
+    def __init__(self, console: Console, verbose: bool = False) -> None:
+        self.console, self.verbose, self.tally = console, verbose, Tally()
         self.told: dict[str, float] = {}
+        self.lost = 0  # jobs that are not possible now, and not told of yet
 
     def say(self, line: str) -> None:
+        if self.lost:
+            count, self.lost = self.lost, 0
+            self.say(f"{count} jobs that need it are not possible")
         self.console.print(line, markup=False, soft_wrap=True)
 
     def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
         for line in say_mapping(plan):
             self.say(line)
-        self.tally.start(missing)
+        self.tally.start(missing, drawing(plan))
         if missing:
-            self.say(f"{len(missing)} of {len(plan.jobs)} jobs to do")
+            self.say(standing(len(plan.jobs), len(missing)))
 
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
         every = str(len(self.tally.jobs))
         count = f"[{len(self.tally.ended):{len(every)}}/{every}] "
+        blank = " " * len(count)
         if event.state == "progress":
             last = self.told.get(job.key, began)
             if time.monotonic() - last > 15:
                 self.told[job.key] = time.monotonic()
-                self.say(f"{' ' * len(count)}{job.title}: {event.done} of {event.total}")
-        elif event.state != "started":
-            details = {"done": f"in {span(time.monotonic() - began)}", "failed": event.detail, "blocked": "not possible"}
-            self.say(f"{count}{job.title}: {event.state} {details[event.state]}; {self.tally.left()}".rstrip("; "))
+                self.say(f"{blank}{job.title}: {event.done} of {event.total}")
+        elif event.state == "started":
+            if self.verbose:
+                self.say(f"{blank}{job.title}: begins ({job.kind} {job.key})")
+        elif event.state == "blocked" and not self.verbose:
+            self.lost += 1
+        else:
+            self.say(f"{count}{job.title}: {said_of(event, time.monotonic() - began)}; {self.tally.left()}".rstrip("; "))
 
 
 class LiveTable(Listener):
     """For a terminal: kinds of jobs with bars, and the jobs that run now."""
 
-    def __init__(self, console: Console) -> None:
-        self.tally = Tally()
+    def __init__(self, console: Console, verbose: bool = False) -> None:
+        self.tally, self.verbose = Tally(), verbose
         self.live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=False)
 
     def say(self, line: str) -> None:
@@ -177,12 +223,16 @@ class LiveTable(Listener):
     def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
         for line in say_mapping(plan):
             self.say(line)
-        self.tally.start(missing)
+        self.tally.start(missing, drawing(plan))
+        if missing:
+            self.say(standing(len(plan.jobs), len(missing)))
 
     def event(self, job: Job, event: Event) -> None:
+        began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
-        if event.state == "failed":
-            self.say(f"{job.title}: failed, {event.detail}")
+        ended = event.state not in ("started", "progress")
+        if event.state == "failed" or (self.verbose and ended):
+            self.say(f"{job.title}: {said_of(event, time.monotonic() - began)}" + f" ({job.kind} {job.key})" * self.verbose)
 
     def render(self) -> RenderableType:
         if not self.tally.jobs:
@@ -203,12 +253,40 @@ class LiveTable(Listener):
         return Group(rows, f"[dim]{foot}[/dim]")
 
 
+class Machine(Listener):
+    """For programs: one JSON object for each thing that happens."""
+
+    def __init__(self, voice: Voice) -> None:
+        self.voice, self.tally = voice, Tally()
+
+    def say(self, line: str) -> None:
+        self.voice.event("note", text=line)
+
+    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+        self.tally.start(missing, drawing(plan))
+        counts = {"jobs": len(plan.jobs), "done": len(plan.jobs) - len(missing), "missing": len(missing)}
+        self.voice.event("planned", name=plan.spec.name, **counts, labels=plan.mapping, notes=plan.notes)
+
+    def event(self, job: Job, event: Event) -> None:
+        self.tally.note(job, event)
+        if event.state == "progress" and not self.voice.verbose:
+            return
+        part = {"done": event.done, "total": event.total} if event.state == "progress" else {}
+        left = self.tally.seconds_left()
+        facts = {"kind": job.kind, "title": job.title, "key": job.key, "state": event.state, "detail": event.detail, **part}
+        self.voice.event("job", **facts, ended=len(self.tally.ended), seconds_left=left and round(left))
+
+
 @contextmanager
-def listener() -> Iterator[Lines | LiveTable]:
+def listener(voice: Voice) -> Iterator[Listener]:
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield Lines(console)
-        return
-    table = LiveTable(console)
-    with table.live:
-        yield table
+    if voice.json:
+        yield Machine(voice)
+    elif voice.quiet:
+        yield Listener()
+    elif not console.is_terminal:
+        yield Lines(console, voice.verbose)
+    else:
+        table = LiveTable(console, voice.verbose)
+        with table.live:
+            yield table

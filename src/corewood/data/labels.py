@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -14,6 +15,18 @@ from corewood.errors import InputError
 def normal(label: str) -> str:
     """Names that differ only in case, spaces, hyphens and underscores are the same label."""
     return re.sub(r"[\s_-]+", " ", label.strip()).casefold()
+
+
+def nearest_label(given: str, labels: Sequence[str]) -> str | None:
+    """The one that is surely meant, but for its spelling. A negation is never taken for what it negates: that would turn
+    the data around."""
+    alike = {normal(label): label for label in labels if negated(label) == negated(given)}
+    near = get_close_matches(normal(given), list(alike), n=1, cutoff=0.7)
+    return alike[near[0]] if near else None
+
+
+def negated(label: str) -> bool:
+    return re.match(r"(non|not|no|un|in|im|dis)\B|(not|no|non)\b", normal(label)) is not None
 
 
 def classes_of(task: Task) -> tuple[str, ...]:
@@ -42,10 +55,10 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
     strangers = [name for name, place in zip(classes, folded, strict=True) if place < 0]
     if strangers:
         shown = " and ".join(map(repr, strangers))
-        example = ", ".join(f"{name}: {split.labels[-1]}" for name in strangers)
+        blanks = ", ".join(f"{name}: ..." for name in strangers)
         raise InputError(
             f"{split.name}: the model's {shown} is no label here (labels: {', '.join(split.labels)}); say what "
-            f"it counts as, for instance fold: {{{example}}}, or rename labels with labels: {{...}}"
+            f"it counts as with fold: {{{blanks}}}, or rename labels with labels: {{...}}"
         )
     never = [repr(label) for index, label in enumerate(split.labels) if index not in folded]
     if never:

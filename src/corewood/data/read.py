@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.data.labels import normal
+from corewood.data.labels import nearest_label, normal
 from corewood.data.layouts import Known, lay_out, layout_of
 from corewood.data.task import ALL, FOCUS, Split
 from corewood.errors import InputError, nearest
@@ -223,9 +223,11 @@ def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
     if strangers:
         many = int((split.frame["label"] == strangers[0]).sum())
         have = "1 example has" if many == 1 else f"{many} examples have"
+        named = ", ".join(f"{label}: {nearest_label(label, labels) or '...'}" for label in strangers)
+        many_as_one = f", count several of them as it with {key}.fold: {{...: {strangers[0]}}}" if ".challenge." in key else ""
         raise InputError(
             f"{key}: {have} the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
-            f"Rename it with {key}.labels: {{{strangers[0]}: {labels[0]}}} or add it to the task's labels"
+            f"Say which of them it is with {key}.labels: {{{named}}}{many_as_one}, or add it to the task's labels"
         )
     frame = split.frame.assign(label=split.frame["label"].map(lambda v: spelling[normal(v)]))
     return Split(split.name, frame, labels, split.fold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -246,10 +246,7 @@ def load(
     except (OSError, ValueError) as problem:
         raise InputError(f"model {source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
     if info["missing_keys"] and not new_head:
-        raise InputError(
-            f"model {source}: it has no trained classification head ({', '.join(sorted(info['missing_keys'])[:2])} missing); "
-            "add fine_tune to the study, or give a fine-tuned checkpoint; in Python, cw.fine_tune(checkpoint, task, steps=...)"
-        )
+        raise headless(source, info["missing_keys"])
     # saved under the names it has in memory: transformers would put old ones back (gamma, beta), which resuming does not find
     net._weight_conversions = []
     name = source if source == "minilm" else Path(source).name
@@ -263,6 +260,25 @@ def load(
     if check:
         self_check(model)
     return model
+
+
+def headless(source: str, missing: Iterable[str]) -> InputError:
+    return InputError(
+        f"model {source}: it has no trained classification head ({', '.join(sorted(missing)[:2])} missing); "
+        "add fine_tune to the study, or give a fine-tuned checkpoint; in Python, cw.fine_tune(checkpoint, task, steps=...)"
+    )
+
+
+def check_head(source: str, revision: str | None = None, name: str = "") -> None:
+    """Whether a checkpoint is a classifier, by the names of its weights alone."""
+    quiet_transformers()
+    kind = transformers.AutoModelForSequenceClassification
+    try:
+        _, info = kind.from_pretrained(source, revision=revision or "main", device_map="meta", output_loading_info=True)
+    except (OSError, ValueError) as problem:
+        raise InputError(f"model {name or source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
+    if info["missing_keys"]:
+        raise headless(name or source, info["missing_keys"])
 
 
 def untrained(model: Model, seed: int) -> Model:

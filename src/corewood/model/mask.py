@@ -380,7 +380,7 @@ class Masks(Sequence[Mask]):
         return units_chart(share, f"{len(self)} masks")
 
     def __repr__(self) -> str:
-        return f"<{len(self)} masks: " + ", ".join(f"{len(m)} units" for m in self) + ">"
+        return f"<{len(self)} mask{'s' * (len(self) != 1)}: " + ", ".join(f"{len(m)} units" for m in self) + ">"
 
     def _repr_html_(self) -> str:
         shares = np.column_stack([self.heads.mean(0), self.mlps.mean(0)]) if len(self) else np.zeros((0, 0))

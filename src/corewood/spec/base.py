@@ -8,6 +8,7 @@ from html import escape
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from corewood.errors import InputError, SettingError
 
@@ -53,12 +54,42 @@ class Spec(BaseModel):
         return self.model_dump(mode="json", exclude={*without, *usual})
 
 
+class Untitled(GenerateJsonSchema):
+    """A key is its own title."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def part_of(kind: type[Spec], *without: str) -> dict[str, Any]:
+    """Some keys of another class, for editors."""
+    known = kind.model_json_schema(schema_generator=Untitled)["properties"]
+    return {"properties": {key: known[key] for key in known if key not in without}, "additionalProperties": False}
+
+
 def as_list(value: object) -> object:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def none_or_list(value: object) -> object:
     return () if value is None else as_list(value)
+
+
+def filled_list(value: object) -> object:
+    if value in ([], ()):
+        raise ValueError("give at least one")
+    return as_list(value)
+
+
+def listed(kind: Any, most: int | None = None, filled: bool = False) -> BeforeValidator:
+    """A list, or one without brackets. What they are, and how many at the most, is for editors."""
+    several = Annotated[list[kind], Field(min_length=int(filled), max_length=most)]
+    return BeforeValidator(filled_list if filled else as_list, json_schema_input_type=kind | several)
+
+
+def any_number(kind: Any) -> BeforeValidator:
+    """A list, one without brackets, or nothing."""
+    return BeforeValidator(none_or_list, json_schema_input_type=kind | list[kind] | None)
 
 
 def seed_list(value: object) -> object:
@@ -71,10 +102,12 @@ def seed_list(value: object) -> object:
         if len({*map(str, value)}) < len(value):
             raise ValueError(f"a value stands twice in {list(value)}")
         return tuple(value)
-    return value
+    raise ValueError("must be how many, as 6, or which, as [0, 1, 2]")
 
 
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(seed_list)]
+Seed = Annotated[int, Field(ge=0)]
+HowMany = Annotated[int, Field(ge=1)]
+Seeds = Annotated[tuple[Seed, ...], BeforeValidator(seed_list, json_schema_input_type=HowMany | list[Seed])]
 
 
 def kept_units(units: int, sparsity: float, key: str = "sparsity") -> int:

@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from corewood.spec.base import Seeds, Spec, as_list
+from corewood.spec.base import Seeds, Spec, listed
 from corewood.spec.ways import Searches, Way
 
 Steps = Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...]  # of those that fine-tuning keeps
 TOP = re.compile(r"top (\d+)")
 CORE, MOST = "core", 6  # a set by its name; heads of which all sets are removed at most: 57 sets
+Epochs = Annotated[float, Field(gt=0)]
 
 
 class EffectiveSize(Searches):
@@ -50,7 +51,7 @@ class Ablations(Spec):
     """Units removed from the full model, one at a time and together."""
 
     singles: bool = Field(True, description="every head and every MLP alone")
-    sets: Annotated[tuple[str, ...], BeforeValidator(as_list)] = Field(
+    sets: Annotated[tuple[str, ...], listed(str)] = Field(
         (), description="'core', all of its heads; 'top 3', its heads with the largest effects in all sets; or 'L2.H5 + L3.H7'"
     )
     pairs: bool = Field(False, description="all pairs of the core")
@@ -90,7 +91,7 @@ class Attention(Spec):
     dataset: str | None = Field(None, description="default: the first challenge set")
     examples: int = Field(500, ge=2, description="drawn evenly over cases")
     maps: int = Field(2, ge=0, description="examples whose maps the report shows")
-    texts: tuple[Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1, max_length=2)], ...] = Field(
+    texts: tuple[Annotated[tuple[str, ...], Field(max_length=2), listed(str, 2, filled=True)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )
     checkpoints: Steps = Field((), description="steps beside the last one, of those that fine_tune keeps, or all")
@@ -99,12 +100,12 @@ class Attention(Spec):
 class Tickets(Spec):
     """Good subnetworks, and others of exactly their size (LT, section 4.2)."""
 
-    of: Annotated[tuple[Way, ...], BeforeValidator(as_list)] | None = Field(
+    of: Annotated[tuple[Way, ...], listed(Way)] | None = Field(
         None, description="ways whose subnetworks are the good ones; default: importance and magnitude, where there are such"
     )
     random: int = Field(1, ge=0, description="how many random ones of each good one")
     retrain: bool = Field(True, description="judge each after retraining from the pretrained weights, too")
-    longer: Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(as_list)] = Field(
+    longer: Annotated[tuple[Epochs, ...], listed(Epochs)] = Field(
         (), description="retrain bad ones for these numbers of epochs as well (appendix D)"
     )
     untrained: bool = Field(False, description="train a randomly initialised model under a random mask (table 2)")

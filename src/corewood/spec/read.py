@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from corewood.errors import InputError, StudyError, nearest
 from corewood.spec.study import StudySpec
 from corewood.spec.tasks import TASK_KINDS
+from corewood.spec.words import by_key, wrong, wrong_yaml
 
 # keys of the formats before this one, and what they are now
 FORMER = {
@@ -24,6 +25,7 @@ FORMER = {
     "methods": "is prune.l0 now, with the same keys but random; beside it prune.importance: {like: l0}, prune.magnitude: "
     "{like: l0}, prune.random: {like: l0, draws: 1}",
 }
+SPARSITY = "sparsity is the fraction of units removed and must lie between 0 and 1, both excluded"
 
 
 class _Loader(yaml.SafeLoader):
@@ -56,8 +58,14 @@ def read_study(path: str | Path, changes: list[str] | None = None, presets: list
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         there = f" In that folder: {', '.join(beside)}." if beside else ""
         raise InputError(f"{path}: there is no such study file.{nearest(path.name, beside) or there}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({problem})") from None
+    except IsADirectoryError:
+        inside = sorted(p.name for p in path.glob("*.yaml"))
+        there = f"; in it: {', '.join(inside)}" if inside else ", and there is no .yaml in it; `corewood new` writes one"
+        raise InputError(f"{path}: is a folder; give the study file itself{there}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text, so it is no study file; save it as UTF-8") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror})") from None
     return parse_study(text, str(path), changes, presets)
 
 
@@ -65,7 +73,7 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
     try:
         raw = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, TypeError) as problem:  # TypeError: a mapping or list as a key
-        raise StudyError(source, [" ".join(str(problem).split())]) from None
+        raise StudyError(source, [wrong_yaml(problem, text)]) from None
     if not isinstance(raw, dict):
         raise StudyError(source, ["the file must be a mapping: name, model, task, prune"])
     known = raw.pop("presets", None) or {}
@@ -117,52 +125,32 @@ def _put(raw: dict[Any, Any], key: str, value: object, who: str) -> None:
 
 
 def mistakes(problem: ValidationError, raw: Any, top: type[BaseModel] = StudySpec) -> list[str]:
-    """Each as 'key: what is wrong'; `raw` is what was given for a `top`. A key that is only misspelt is not missing, too."""
-    found = problem.errors(include_url=False)
-    strange = [e["loc"] for e in found if e["type"] == "extra_forbidden"]
-
-    def misspelt(error: Any) -> bool:
-        place = error["loc"]
-        meant = (at for at in strange if at[:-1] == place[:-1] and nearest(str(at[-1]), [str(place[-1])]))
-        return error["type"] == "missing" and any(meant)
-
-    return [_mistake(error, raw, top) for error in found if not misspelt(error)]
+    """Each as 'key: what is wrong'; `raw` is what was given for a `top`."""
+    told = by_key(problem, raw, lambda error, key: _mistake(error, key, top), tag_place)
+    return [f"{key}: {what}" if key else what for key, what in told]
 
 
-def _mistake(error: Any, raw: Any, top: type[BaseModel]) -> str:
-    """One pydantic error as 'key: what is wrong', with the nearest allowed key where a name is unknown."""
-    key = ".".join(map(str, as_written(error["loc"], raw)))
+def _mistake(error: Any, key: str, top: type[BaseModel]) -> tuple[str, str]:
+    """(its key, what is wrong), with the nearest allowed key where a name is unknown."""
+    location = error["loc"]
     if error["type"] == "extra_forbidden":
-        allowed = list(_fields_at(error["loc"][:-1], top))
-        hint = nearest(str(error["loc"][-1]), allowed) or f" Allowed here: {', '.join(allowed)}."
-        return f"{key}: unknown key.{hint}"
+        allowed = list(_fields_at(location[:-1], top))
+        hint = nearest(str(location[-1]), allowed) or f" Allowed here: {', '.join(allowed)}."
+        return key, f"unknown key.{hint}"
     if error["type"] == "missing":
-        return f"{key}: missing"
-    message = error["msg"].removeprefix("Value error, ")
-    if "sparsity" in error["loc"] and error["type"] in ("greater_than", "less_than"):
-        message = "sparsity is the fraction of units removed and must lie between 0 and 1, both excluded"
-    given = error["input"]
-    shown = f" (given: {given!r})" if isinstance(given, (str, int, float)) and not isinstance(given, bool) else ""
-    return f"{key}: {message}{shown}" if key else message
+        return key, "missing"
+    what = wrong(error)
+    if "sparsity" in location and error["type"] in ("greater_than", "less_than"):
+        what = what.replace(what.partition(" (given")[0], SPARSITY)
+    inner, _, rest = what.partition(": ")  # a check of several keys names the one it is about
+    if error["type"] == "value_error" and rest and key and inner.partition(".")[0] in _fields_at(location, top):
+        return f"{key}.{inner}", rest
+    return key, what
 
 
 def tag_place(location: tuple[int | str, ...]) -> int | None:
     """Where the kind of a task stands in the place of a mistake: after `task`, or after a name in `tasks`. It is no key."""
     return {"task": 1, "tasks": 2}.get(str(location[0])) if location else None
-
-
-def as_written(location: tuple[int | str, ...], raw: Any) -> Iterator[int | str]:
-    """The place of a mistake as the file has it: without the kind of a task, and without a 0 or a name
-    where one stands for several."""
-    tag, node = tag_place(location), raw
-    for place, part in enumerate(location):
-        if place == tag or part == "" or (isinstance(part, int) and not isinstance(node, (list, tuple))):
-            continue
-        yield part
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            node = None
 
 
 def _fields_at(location: tuple[int | str, ...], top: type[BaseModel]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
@@ -16,6 +17,11 @@ from corewood.spec.ways import Prune
 CHALLENGE = "challenge"
 RESERVED = ("in domain", "mixed", "all")  # sets that have these names already
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+def slug(name: str) -> str:
+    """A name that a study or a set can have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "study"
 
 
 def named_lists(focus: object) -> object:
@@ -38,9 +44,12 @@ class StudySpec(Spec):
         (0, 1, 2)
     """
 
-    name: Name
-    title: str = ""
-    model: Annotated[ModelSpec, BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v)]
+    name: Name = Field(..., description="of the report's folder, NAME-report")
+    title: str = Field("", description="what the report is called; default: the name")
+    model: Annotated[
+        ModelSpec,
+        BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v, json_schema_input_type=str | ModelSpec),
+    ] = Field(..., description="a checkpoint: a folder, a hub id, or minilm (the embedded one); or keys")
     task: TaskSpec | None = None
     tasks: Mapping[Name, TaskSpec] = Field({}, description="instead of task: several, each with a name")
     fine_tune: Tuning | None = Field(None, description="left out: the checkpoint as it is")
@@ -54,9 +63,10 @@ class StudySpec(Spec):
         "halves",
         description="where a way looks at validation labels, give it one half and report on the other, or (paper) both on all",
     )
-    focus: Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(named_lists)] = Field(
-        {}, description="the challenge cases the study is about, or named lists of them; default: all cases"
-    )
+    focus: Annotated[
+        Mapping[str, tuple[str, ...]],
+        BeforeValidator(named_lists, json_schema_input_type=list[str] | Mapping[str, list[str]] | None),
+    ] = Field({}, description="the challenge cases the study is about, or named lists of them; default: all cases")
     ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
     sample: int = Field(2048, ge=2, description="training examples that searches and means may use")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, FieldSerializationInfo, Tag, field_serializer, model_validator
 
-from corewood.spec.base import Spec, as_list, none_or_list
+from corewood.spec.base import Spec, any_number, listed
 
 Metric = Literal["accuracy", "matthews", "pearson"]
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
@@ -33,10 +33,12 @@ def _label_name(value: object) -> str:
     if isinstance(value, bool):
         said = "yes/true/on" if value else "no/false/off"
         raise ValueError(f"YAML reads an unquoted {said} as a truth value; put the label in quotes")
+    if value is None or isinstance(value, (list, tuple, Mapping)):
+        raise ValueError("a label is one word or number")
     return str(value)
 
 
-LabelName = Annotated[str, BeforeValidator(_label_name)]
+LabelName = Annotated[str, BeforeValidator(_label_name, json_schema_input_type=str | int | float)]
 
 
 class SourceSpec(Spec):
@@ -52,7 +54,9 @@ class SourceSpec(Spec):
     revision: str | None = None
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
     layout: Layout | None = None
-    text: Annotated[tuple[str, ...], BeforeValidator(as_list), Field(max_length=2)] = ()
+    text: Annotated[tuple[str, ...], Field(max_length=2), listed(str, 2)] = Field(
+        (), description="the column that holds the text, or two for pairs"
+    )
     label: str | None = Field(None, description="default: label")
     labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
     fold: Mapping[LabelName, LabelName] = Field(
@@ -60,7 +64,7 @@ class SourceSpec(Spec):
     )
     case: str | None = Field(None, description="the column that splits a challenge set into cases")
     group: str | None = Field(None, description="a coarser column above the cases")
-    only: Mapping[str, Annotated[tuple[LabelName, ...], BeforeValidator(as_list)]] = Field(
+    only: Mapping[str, Annotated[tuple[LabelName, ...], listed(LabelName)]] = Field(
         {}, description="column -> values: use the rows that have one of them"
     )
     broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
@@ -113,12 +117,13 @@ class FilesTask(Spec):
     name: str = "task"
     labels: tuple[LabelName, ...] = Field((), description="names of the labels; default: as found in the data")
     metric: Metric = Field("accuracy", description="pearson: the labels are numbers, and the model has one output")
-    train: Annotated[tuple[SourceSpec, ...], BeforeValidator(none_or_list)] = Field(
+    train: Annotated[tuple[SourceSpec, ...], any_number(SourceSpec)] = Field(
         (), description="one source, or a list: a mixture, each with its own limit"
     )
-    validation: Annotated[Mapping[str, SourceSpec], BeforeValidator(one_or_several)] = Field(
-        ..., description="one source, or several by name: all are reported, and the first decides where one is needed"
-    )
+    validation: Annotated[
+        Mapping[str, SourceSpec],
+        BeforeValidator(one_or_several, json_schema_input_type=SourceSpec | Mapping[str, SourceSpec]),
+    ] = Field(..., description="one source, or several by name: all are reported, and the first decides where one is needed")
     challenge: Mapping[str, SourceSpec] = {}
 
     @field_serializer("validation")

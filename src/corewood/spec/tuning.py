@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, ValidationError, model_validator
 
 from corewood.errors import InputError
-from corewood.spec.base import Seeds, Spec
+from corewood.spec.base import Seeds, Spec, part_of
 from corewood.spec.tasks import LabelName
+from corewood.spec.words import by_key
 
 
 class ModelSpec(Spec):
@@ -105,7 +106,11 @@ class Tuning(Training):
     """Every task with every seed."""
 
     seeds: Seeds = Field((0,), description="how many, or which: the classifier's start and the order of examples")
-    tasks: Mapping[str, Mapping[str, Any]] = Field({}, description="task -> keys of fine_tune that are other for it")
+    tasks: Mapping[str, Mapping[str, Any]] = Field(
+        {},
+        description="task -> keys of fine_tune that are other for it",
+        json_schema_extra=lambda schema: schema.update({"additionalProperties": part_of(Training)}),
+    )
 
     @model_validator(mode="after")
     def _each(self) -> Self:
@@ -125,5 +130,4 @@ class Tuning(Training):
         try:
             return FineTune.model_validate({**given, **own, "seed": seed})
         except ValidationError as problem:
-            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
-            raise ValueError(f"tasks.{task}: {wrong}") from None
+            raise ValueError("; ".join(f"tasks.{task}.{key}: {what}" for key, what in by_key(problem, own))) from None

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from corewood.errors import nearest
-from corewood.spec.base import Seeds, Sparsity, Spec, as_list, none_or_list
+from corewood.spec.base import Seeds, Sparsity, Spec, any_number, listed, part_of
+from corewood.spec.words import by_key
 
 AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
 USUAL_ROUNDS = 7  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
@@ -33,7 +34,7 @@ def unit_list(value: object) -> object:
     return list(dict.fromkeys(part.strip() for part in " + ".join(map(str, given)).split("+") if given))
 
 
-UnitList = Annotated[tuple[str, ...], BeforeValidator(unit_list)]
+UnitList = Annotated[tuple[str, ...], BeforeValidator(unit_list, json_schema_input_type=str | list[str])]
 
 
 def at_most_whole(budget: float) -> float:
@@ -154,11 +155,17 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
 class Searches(Spec):
     """L0 searches: every sparsity with every seed."""
 
-    sparsity: Annotated[tuple[Sparsity, ...], BeforeValidator(as_list), Field(min_length=1)]
+    sparsity: Annotated[tuple[Sparsity, ...], listed(Sparsity, filled=True)] = Field(
+        ..., description="one or several: which fraction of the units to remove"
+    )
     seeds: Seeds = Field(tuple(range(6)), description="how many, or which")
     path: bool = Field(False, description="one run per seed, with a mask at each sparsity on the way: nested, and cheaper")
     preset: Literal["default", "paper"] = "default"
-    settings: Mapping[str, Any] = Field({}, description="any field of L0 but sparsity and path")
+    settings: Mapping[str, Any] = Field(
+        {},
+        description="any field of L0 but sparsity and path",
+        json_schema_extra=lambda schema: schema.update(part_of(L0, "sparsity", "path")),
+    )
 
     @model_validator(mode="after")
     def _settings(self) -> Self:
@@ -173,9 +180,7 @@ class Searches(Spec):
         try:
             self.runs()
         except ValidationError as problem:
-            said = [(".".join(map(str, ("settings", *e["loc"]))), e["msg"]) for e in problem.errors()]
-            wrong = [f"{key}: {message.removeprefix('Value error, ')}" for key, message in said]
-            raise ValueError("; ".join(wrong)) from None
+            raise ValueError("; ".join(f"settings.{key}: {what}" for key, what in by_key(problem, self.settings))) from None
         return self
 
     def runs(self) -> list[L0]:
@@ -222,7 +227,7 @@ class Importance(Spec):
         <Mask 6/8 heads, 2/2 MLPs, sparsity 0.20>
     """
 
-    prune: Annotated[tuple[Prunes, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(
+    prune: Annotated[tuple[Prunes, ...], listed(Prunes, filled=True)] = Field(
         ("both",), description="heads and MLPs together, or one kind alone; tickets are drawn from the first"
     )
     threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
@@ -298,9 +303,9 @@ class Prune(Spec):
     """Which subnetworks to look for. A way that is wanted with two settings is given as a list."""
 
     l0: Competing | None = None
-    importance: Annotated[tuple[Importance, ...], BeforeValidator(none_or_list)] = ()
-    magnitude: Annotated[tuple[Magnitude, ...], BeforeValidator(none_or_list)] = ()
-    random: Annotated[tuple[Random, ...], BeforeValidator(none_or_list)] = ()
+    importance: Annotated[tuple[Importance, ...], any_number(Importance)] = ()
+    magnitude: Annotated[tuple[Magnitude, ...], any_number(Magnitude)] = ()
+    random: Annotated[tuple[Random, ...], any_number(Random)] = ()
     core: CoreAlone | None = None
     given: Given | None = None
 

@@ -52,6 +52,14 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def obstacle(folder: Path) -> str:
+    """Why nothing can be written into a folder that may still have to be made, or nothing."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        return f"{there}: {os.strerror(errno.ENOTDIR)}"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there}: {os.strerror(errno.EACCES)}"
+
+
 @cache
 def versions() -> dict[str, str]:
     found = {"python": sys.version.split()[0]}
@@ -176,6 +184,12 @@ class Store:
             else:
                 raise
             raise StoreError(f"{self.root}: {why}") from None
+
+    def check_possible(self) -> None:
+        """Whether it is there or could be made, without making it."""
+        problem = obstacle(self.root)
+        if problem:
+            raise StoreError(f"{self.root}: cannot be a store ({problem}); choose another folder with --store")
 
     def check_writable(self) -> None:
         try:

@@ -15,20 +15,26 @@ from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, frozen, step
+from corewood.report import page
+from corewood.report.items import SECTIONS, items_of
 from corewood.spec import L0, Ablation
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
 from corewood.study.models import ENCODE, Plan, TaskPlan
 
+TABLES = 8.0  # seconds, about: statistics and the page itself
+CHART = 0.3  # and of each chart, and of its files
+FILES = {"svg": 0.15, "pdf": 0.05, "png": 0.25}
 EXAMPLES = 32
 ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`seconds` for all jobs, and the measured steps in seconds per example."""
+    """`seconds` for all jobs and the report, and the measured steps in seconds per example."""
 
     seconds: float
+    report: float  # seconds of these for the tables and the drawing
     forward: dict[str, float]  # by dataset, one thread
     search: float | None  # one step of a search, forward and back to the gates, one thread
     train: float | None  # one step of fine-tuning, with its threads; of several tasks the slowest
@@ -55,7 +61,17 @@ def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
         kinds[job.kind] += job.work * kind.factor * pace / (1 if job.local.get("threads", 1) > 1 else workers)
     names = {job.key: name for name, job in plan.data.items()}
     forward = {names[key]: pace for key, pace in paces["forward"].items()}
-    return Cost(sum(kinds.values()), forward, usual["search"] or None, usual["train"] or None, kinds)
+    report = drawing(plan)
+    return Cost(sum(kinds.values()) + report, report, forward, usual["search"] or None, usual["train"] or None, kinds)
+
+
+def drawing(plan: Plan) -> float:
+    """Seconds for tables and report, about: by the charts that the study's questions have, for each model where they differ."""
+    names = {module: module.__name__.rpartition(".")[2] for module in page.QUESTIONS}
+    asked = [module for module, name in names.items() if getattr(plan.spec, name, True) is not None]
+    charts = [item for module in asked for item in items_of(module) if not item.table]
+    count = sum(len(plan.models) if SECTIONS[item.section] else 1 for item in charts)
+    return TABLES + count * (CHART + sum(FILES[kind] for kind in plan.spec.figures))
 
 
 def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from corewood.errors import InputError
-from corewood.store.store import META, file_digest
+from corewood.store.store import META, file_digest, obstacle
 
 MANIFEST = ".corewood-report"
 PART = ".part"  # of a file while it is written
@@ -25,6 +25,9 @@ def listed(out: Path) -> dict[str, set[str]]:
 
 def check_out(out: Path) -> None:
     """Whether a report may go there; asked before a run, too, because runs are long."""
+    problem = obstacle(out)
+    if problem and not out.is_file():
+        raise InputError(f"{out}: the report cannot be written there ({problem}); choose another --out")
     if (out / MANIFEST).exists() or not out.exists():
         return
     if not out.is_dir() or any(not path.name.endswith(PART) for path in out.iterdir()):

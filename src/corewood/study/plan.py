@@ -11,7 +11,7 @@ from corewood.data.labels import classes_of, fold_classes
 from corewood.data.named import read_task
 from corewood.data.task import Split, Task, halves
 from corewood.errors import InputError, nearest
-from corewood.model.load import class_names
+from corewood.model.load import check_head, class_names
 from corewood.spec import GlueTask, StudySpec, kept_units
 from corewood.study import ways
 from corewood.study.entries import stored_name
@@ -40,6 +40,8 @@ UNRELIABLE = {"wnli": "WNLI's training and validation sets hold like sentences w
 def make_plan(spec: StudySpec, base: Path) -> Plan:
     """In the order of doing: what many wait for first. Paths in the study are relative to `base`."""
     found = read_checkpoint(spec.model, base)
+    if spec.fine_tune is None:
+        check_head(found.source, spec.model.revision, spec.model.checkpoint)
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
             kept_units(len(found.units), sparsity, f"{key}.sparsity")

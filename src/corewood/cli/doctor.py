@@ -1,0 +1,81 @@
+"""What `corewood doctor` looks at."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from corewood.cli.screen import screen
+from corewood.errors import CorewoodError
+from corewood.model.load import minilm_folder
+from corewood.store.store import Store
+from corewood.study.engines import cores
+
+# bfloat16 against float32, in a process of its own: on machines that announce AMX but cannot use it, it dies of SIGILL
+PROBE = """
+import timeit, torch
+torch.set_num_threads(1)
+def seconds(kind):
+    x = torch.randn(512, 512).to(kind)
+    x @ x
+    return timeit.timeit(lambda: x @ x, number=20)
+print(seconds(torch.float32) / seconds(torch.bfloat16))
+"""
+
+
+def examine(store: Path) -> bool:
+    """Says line by line what is there; whether nothing is missing."""
+    console = screen()
+    problems = 0
+
+    def line(good: bool | None, name: str, what: str) -> None:
+        nonlocal problems
+        problems += good is False
+        mark = {True: "[green]ok[/green]  ", False: "[red]no[/red]  ", None: "    "}[good]
+        console.print(f"{mark}{name:12} {what}")
+
+    line(sys.version_info >= (3, 11), "Python", platform.python_version())
+    for package in ("torch", "transformers", "datasets", "distributed", "altair", "vl-convert-python"):
+        try:
+            line(True, package, version(package))
+        except PackageNotFoundError:
+            line(False, package, f"not installed: pip install {package}")
+    line(True, "cores", f"{cores()} for this process: a study runs {cores()} jobs side by side")
+    if torch.cuda.is_available():
+        line(True, "GPU", f"{torch.cuda.get_device_name(0)}; jobs use it with --workers 1")
+    else:
+        line(None, "GPU", "none; everything runs on the CPU")
+    line(True, "float32", "safe everywhere; what Corewood uses")
+    safe, what = probe()
+    line(safe or None, "bfloat16", what)
+    try:
+        line(True, "minilm", str(minilm_folder()))
+    except CorewoodError as problem:
+        line(False, "minilm", str(problem))
+    try:
+        Store(store).check_writable()
+        free = shutil.disk_usage(store).free / 2**30
+        line(free > 2, "store", f"{store} can be written; {free:.0f} GiB free")
+    except CorewoodError as problem:
+        line(False, "store", str(problem))
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    only = "only the project's own tests need one"
+    line(None, "browser", f"{browser} ({only})" if browser else f"none found; {only}")
+    return not problems
+
+
+def probe() -> tuple[bool, str]:
+    """(whether bfloat16 survives here, what was seen)"""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+    if done.returncode == -signal.SIGILL:
+        return False, "kills the process here (SIGILL); ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may avoid it"
+    if done.returncode != 0:
+        return False, f"does not work here (exit code {done.returncode})"
+    return True, f"works; multiplies matrices at {float(done.stdout):.2g} times the speed of float32"

@@ -1,0 +1,86 @@
+"""Running a study from the terminal, and what stands there in the end."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from corewood.cli.progress import listener
+from corewood.cli.voice import Voice, emit
+from corewood.report.page import finding
+from corewood.spec import StudySpec
+from corewood.store.store import Store
+from corewood.study.deliver import deliver
+from corewood.study.engines import cores, engine
+from corewood.study.run import Outcome, report_study, run_study
+
+POINTS = 2  # sentences below the headline; the others are in the report
+
+
+def run_spec(
+    spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path, voice: Voice, show_page: bool = False
+) -> None:
+    try:
+        with listener(voice) as show:
+            show.say("Reading the data and the model")
+            outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+    except KeyboardInterrupt:
+        typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
+        sys.exit(130)
+    if not outcome.complete:
+        say_holes(outcome, voice)
+    conclude(outcome, deliver(outcome.report, out), voice, show_page)
+    if not outcome.complete:
+        sys.exit(1)
+
+
+def report_spec(spec: StudySpec, base: Path, store: Path, out: Path, voice: Voice, show_page: bool) -> None:
+    with listener(voice) as show:
+        outcome = report_study(spec, base, Store(store), show)
+    if not outcome.complete:
+        typer.echo(f"{len(outcome.holes)} jobs have no result and are shown as holes.", err=True)
+    conclude(outcome, deliver(outcome.report, out), voice, show_page)
+
+
+def say_holes(outcome: Outcome, voice: Voice) -> None:
+    """Those that failed; those that need one of them are counted."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"{len(outcome.holes)} jobs have no result:", style="red")
+    lost = {key: reason for key, reason in outcome.holes.items() if reason.startswith("needs ") and not voice.verbose}
+    for key, reason in outcome.holes.items():
+        if key not in lost:
+            console.print(f"  {outcome.plan.jobs[key].title}: {reason}", markup=False)
+    if lost:
+        console.print(f"  and {len(lost)} that need one of these (--verbose lists them)")
+    console.print("The report shows them as holes. The same command tries them again.")
+
+
+def conclude(outcome: Outcome, page: Path, voice: Voice, show_page: bool) -> None:
+    """The finding, and where the report is."""
+    found = finding(outcome.tables, outcome.plan.spec.model.checkpoint)
+    link = page.resolve().as_uri()
+    if voice.json:
+        holes = [{"job": outcome.plan.jobs[key].title, "reason": reason} for key, reason in outcome.holes.items()]
+        counts = {"jobs": len(outcome.plan.jobs), "computed": outcome.computed, "seconds": round(outcome.seconds, 1)}
+        said = {"headline": found.headline, "points": found.points}
+        emit("result", complete=outcome.complete, **said, report=str(page.resolve()), link=link, **counts, holes=holes)
+    elif voice.quiet:
+        typer.echo(link)
+    else:
+        console = Console(highlight=False)
+        if outcome.computed:
+            console.print(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.", style="dim")
+        elif outcome.complete:
+            console.print(f"Nothing to compute: every job was done ({outcome.seconds:.1f} s).", style="dim")
+        console.print()
+        console.print(found.headline, style="bold", markup=False)
+        for point in found.points[:POINTS]:
+            console.print(point, markup=False)
+        console.print()
+        console.print(f"Report: {link}", markup=False, soft_wrap=True)
+    if show_page:
+        webbrowser.open(link)
