@@ -129,7 +129,7 @@ def test_the_core_alone_and_around_it_as_many_as_each_mask_has(whole: Outcome) -
     ((_, alone),) = masks(whole, "core").values()
     assert (alone.heads == core.heads).all()
     assert alone.mlps.all()
-    filled = masks(whole, "core and random")
+    filled = masks(whole, "core + random")
     assert len(filled) == 4 * 2
     for row, mask in filled.values():
         like = next(m for r, m in plain.values() if (r.target, r.seed) == (row.target, row.seed))
@@ -137,21 +137,19 @@ def test_the_core_alone_and_around_it_as_many_as_each_mask_has(whole: Outcome) -
         assert not (core.heads & ~mask.heads).any()
     assert len({mask for _, mask in filled.values()}) > 4  # by lot
     ways = whole.tables["ways"]
-    assert set(ways["way"]) == {"l0", "l0 without", "l0 with", "core and random", "random", "full"}
-    one = ways[(ways["way"] == "core and random") & (ways["target"] == 0.5) & (ways["case"] == "all")].set_index("dataset")
-    scores = whole.tables["scores"].query(
-        "way == 'core and random' and target == 0.5 and case == 'all' and metric == 'accuracy'"
-    )
+    assert set(ways["way"]) == {"l0", "l0 without", "l0 with", "core + random", "random", "full"}
+    one = ways[(ways["way"] == "core + random") & (ways["target"] == 0.5) & (ways["case"] == "all")].set_index("dataset")
+    scores = whole.tables["scores"].query("way == 'core + random' and target == 0.5 and case == 'all' and metric == 'accuracy'")
     for dataset, part in scores.groupby("dataset"):
         assert one.loc[dataset, "value"] == pytest.approx(part["value"].mean())
     for name in ("stability", "survivors", "frequencies", "spread"):  # what is drawn is not what was found
-        assert not set(whole.tables[name]["way"]) & {"core", "core and random", "random"}
+        assert not set(whole.tables[name]["way"]) & {"core", "core + random", "random"}
 
 
 def test_which_answers_the_core_gives(whole: Outcome) -> None:
     results, table = results_of(whole), whole.tables["core_alone"]
     task = whole.plan.tasks["task"]
-    assert set(table["way"]) == {"full", "core", "core and random", "l0", "random"}
+    assert set(table["way"]) == {"full", "core", "core + random", "l0", "random"}
     for way, target in (("core", 0.0), ("random", 0.6), ("full", 0.0)):
         found = [r for r in results.rows if r.way == way and r.target == target and r.checkpoint == 30]
         for dataset in ("validation", "cases"):
@@ -249,7 +247,7 @@ def test_the_paper_preset_along_a_path_and_by_name(study: Path) -> None:
     """Both are planned; what they do with pinned units is in tests/model/test_l0.py."""
     for changes in (["prune.l0.path=true"], ["prune.l0.preset=paper", "prune.l0.settings={}"]):
         plan = make_plan(small.spec_of(study, *changes), study.parent)
-        assert {r.way for r in plan.rows} >= {"l0", "l0 without", "l0 with", "core", "core and random"}
+        assert {r.way for r in plan.rows} >= {"l0", "l0 without", "l0 with", "core", "core + random"}
         assert len({r.name for r in plan.rows if r.checkpoint == 30}) == len([r for r in plan.rows if r.checkpoint == 30])
 
 

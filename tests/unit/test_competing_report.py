@@ -63,7 +63,7 @@ def alone(core: dict[str, float], inside: float) -> dict[str, pd.DataFrame]:
 @pytest.mark.parametrize(
     ("core", "inside", "verdict"),
     [
-        ({"yes": 0.98, "no": 0.1}, 0.85, "Yes: it keeps what “yes” answers and loses the rest."),
+        ({"yes": 0.98, "no": 0.1}, 0.85, "Yes: it keeps what “yes” answers, and loses 80 points on the rest."),
         ({"yes": 0.89, "no": 0.91}, 0.93, "No: it keeps both kinds."),
         ({"yes": 0.5, "no": 0.3}, 0.85, "It loses both kinds."),
         ({"yes": 1.0, "no": 0.0}, 0.6, "Alone it does not do the task, where one and the same answer gets 60.0 %."),
@@ -83,7 +83,7 @@ def test_whether_the_core_alone_follows_the_shortcut(core: dict[str, float], ins
 
 
 def test_what_is_said_of_plain_searches_leaves_out_those_beside_them() -> None:
-    spread = pd.DataFrame({"way": ["l0", "l0 without", "core and random"], "x": [1, 2, 3]})
+    spread = pd.DataFrame({"way": ["l0", "l0 without", "core + random"], "x": [1, 2, 3]})
     kept = plain(
         {"spread": spread, "ways": spread, "tunings": spread[1:], "holes": spread[:0], "models": pd.DataFrame({"a": [1]})}
     )
@@ -97,4 +97,4 @@ def test_ways_are_told_from_the_sizes_they_were_asked_for() -> None:
     assert spoken("l0 without 50 %") == "L0 without to 50 %"
     assert spoken("l0 60 %") == "L0 to 60 %"
     assert spoken("importance") == "s-pruning"
-    assert spoken("core and random") == "core and random"
+    assert spoken("core + random") == "core + random"

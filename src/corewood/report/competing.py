@@ -63,7 +63,9 @@ def competing_table(tables: Tables) -> str | None:
     """Faithful: as close to the full model as the plain searches of that size. Shared: how many of its units the plain mask
     of the same seed has, too."""
     rows = tables["competing"].sort_values(["task", "tuning", "target", "seed"], kind="stable").copy()
+    rows["shared"] = rows["shared"].where(rows["way"] != L0)
     rows["way"] = rows["way"].map(spoken)
+    rows["units"] = rows["units"].where(rows["pinned"] <= FEW, rows["pinned"].astype(str) + " units")
     rows["faithful"] = rows["faithful"].map({True: "yes", False: "no"})
     columns = ["target", "seed", "way", "held_kl", "faithful", "in_domain", "cases", "shared", "units"]
     several = [name for name in ("task", "tuning") if rows[name].nunique() > 1]

@@ -88,7 +88,8 @@ def leaning(rows: pd.DataFrame) -> tuple[str, str]:
     )
     keeps, loses = agree >= full["right"][label] - MARGIN, against < on_others(full) - MARGIN
     if loses and keeps:
-        return said, f"Yes: it keeps what {quoted(label)} answers and loses the rest."
+        lost = 100 * (on_others(full) - against)
+        return said, f"Yes: it keeps what {quoted(label)} answers, and loses {lost:.0f} points on the rest."
     return said, "It loses both kinds." if loses else "No: it keeps both kinds."
 
 

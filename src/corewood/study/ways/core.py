@@ -42,7 +42,7 @@ def filled(model: ModelPlan, like: Subnetwork, core: Job, draw: int) -> Subnetwo
     assert like.masks is not None
     name = f"{CORE}-{100 * like.target:g}-s{like.seed}-{draw}"
     params = {"draw": draw, "seed": [model.spec.seed, model.tuning, like.seed], "place": like.place}
-    job = model.job(FILL, f"core and random-{draw} like {like.name}", params, {"core": core, "like": like.masks})
+    job = model.job(FILL, f"core + random-{draw} like {like.name}", params, {"core": core, "like": like.masks})
     facts: dict[str, Any] = {"name": name, "way": AROUND, "ticket": RANDOM, "draw": draw, "masks": job, "place": 0}
     facts |= {"good": like.masks, "good_place": like.place, "beside": {}}
     return replace(like, **facts, predictions=model.predict(model.last, name, job, like.stand_in))
