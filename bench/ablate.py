@@ -39,9 +39,7 @@ def main() -> None:
     model = minilm()
     core = [f"L{layer}.H{head}" for layer in range(6) for head in (2, 7)]
     removed = {"units": [[name] for name in model.units.names], "pairs": [*map(list, combinations(core, 2))]}
-    print(
-        f"{'texts':10} {'removed':>8} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (ms per set and example)"
-    )
+    print(f"{'texts':10} {'removed':>8} {'tokens':>6} {'whole':>9} {'resumed':>9} {'ratio':>8}   (ms per set and example)")
     for (name, examples), (who, sets) in product(texts(model, given.data, 96), removed.items()):
         masks = [without(model.units, closed) for closed in sets]
         means = reference(model, examples).means
