@@ -267,7 +267,7 @@ def smaller_sets(rows: pd.DataFrame) -> list[str]:
                         (-1, "clearly less together than apart, as steps of one path do")):  # fmt: skip
         mine = rows[relations == kind]
         if len(mine):
-            most = largest(mine, mine["interaction"].abs())
+            most = largest(mine, mine["pure"].fillna(mine["interaction"]).abs())  # not one that only holds such a pair
             many = mine["units"].nunique()
             parts.append(f"{'one matters' if many == 1 else f'{many} matter'} {words} (most: {most['units']}, {added(most)})")
     found = "; ".join(parts) or "none matters clearly more or less than its heads do one by one"
