@@ -29,7 +29,7 @@ from corewood.spec.schema import SCHEMA, modeline
 from corewood.spec.study import slug
 
 TRIED = 256  # validation examples on which the labels are tried
-CLEAR = 0.15  # by how much more of these another reading must be right to doubt the one that was taken
+CLEAR = 0.15  # on so many more of these another reading must be right to doubt the one that was taken, and on more than chance
 TAKEN = ("train", "validation", "search", "report", "all", "focus", "mixed")  # no challenge set can be called so
 SEAL = "# Written by `corewood audit` ({}). Change it as you like: a file that was changed is not written over."
 
@@ -184,6 +184,10 @@ class Trial:
     labels: tuple[str, ...]
     meant: tuple[int, ...]  # that way: which of the labels it answers where each is given
 
+    @property
+    def doubtful(self) -> bool:
+        return self.best > self.right + max(CLEAR, 2 / self.examples**0.5)
+
 
 def tried(asked: Asked, classes: Sequence[str], named: bool, columns: Columns) -> Trial:
     """The full model on a few validation examples, under this reading of their labels."""
@@ -208,7 +212,7 @@ def confirm(found: Guess) -> Trial:
     names = columns.labels or {label: label for label in trial.labels}
     meant = {label: trial.labels[i] for label, i in zip(trial.labels, trial.meant, strict=True)}
     swapped = ",".join(f"{value}={meant[name]}" for value, name in names.items())
-    if columns.by != "as said" and trial.best > trial.right + CLEAR:
+    if columns.by != "as said" and trial.doubtful:
         raise InputError(
             f"{asked.validation}: {said} with its labels as they stand, and on {trial.best:.0%} with --labels {swapped}. "
             "Say which is right, with --labels"
@@ -230,7 +234,7 @@ def best_order(asked: Asked, own: Sequence[str], labels: Sequence[str]) -> str:
     columns = columns_of(rows_of(asked.validation, "--validation"), labels, asked.wanted, str(asked.validation))
     trial = tried(asked, labels, True, columns)
     right = f"right on {trial.right:.0%} of {trial.examples} validation examples"
-    if trial.best <= trial.right + CLEAR:
+    if not trial.doubtful:
         return f" (it is then {right})"
     order = [trial.labels[trial.meant.index(i)] for i in range(len(labels))]
     return f" (it is then {right}, and on {trial.best:.0%} with --classes {','.join(order)})"
