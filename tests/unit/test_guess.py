@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from corewood.data.guess import Columns, Wanted, columns_of, match_labels
+from corewood.data.guess import Columns, Wanted, columns_of, match_labels, refold
 from corewood.errors import InputError
 
 NLI = ("entailment", "neutral", "contradiction")
@@ -136,3 +136,16 @@ def test_files_that_are_known() -> None:
     mnli = frame(sentence1=TEXTS, sentence2=TEXTS, gold_label=["-", "neutral"] * 3)
     assert guessed(mnli, NLI).layout == "mnli"
     assert "'-' is no class" in asks(mnli, NLI, label=("gold_label",))
+
+
+def test_where_the_task_has_a_negation_other_files_say_it_the_same_way() -> None:
+    task = guessed(frame(text=TEXTS, label=["entailment", "not_entailment"] * 3), NLI)
+    fold = {"neutral": "not_entailment", "contradiction": "not_entailment"}
+    assert task.fold == fold
+    other = ["entailment", "non-entailment"]
+    found = refold(guessed(frame(text=TEXTS, label=other * 3), NLI), other, task)
+    assert (found.labels, found.fold) == ({"entailment": "entailment", "non-entailment": "not_entailment"}, fold)
+    three = refold(guessed(frame(text=TEXTS, label=[*NLI] * 2), NLI), NLI, task)
+    assert three.labels == {"entailment": "entailment", "neutral": "not_entailment", "contradiction": "not_entailment"}
+    same = refold(task, ["entailment", "not_entailment"], task)
+    assert (same.labels, same.fold) == ({}, fold)

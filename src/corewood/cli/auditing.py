@@ -82,7 +82,7 @@ def facts_of(columns: Columns) -> dict[str, object]:
 
 def meaning(columns: Columns) -> str:
     """Which label is taken for which class."""
-    labels = [f"{value} is {name}" for value, name in columns.labels.items()]
+    labels = [f"{value} is {name}" for value, name in columns.labels.items() if value != name]
     fold = [f"{name} counts as {value}" for name, value in columns.fold.items()]
     how = {"number": " (by their number)", "as said": " (as said)"}.get(columns.by, "")
     return ", ".join([*labels, *fold]) + how

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any
 
@@ -62,12 +62,14 @@ class Columns:
         return SourceSpec.model_validate({"path": path, **known, "labels": self.labels, "fold": self.fold, "limit": limit})
 
 
-def columns_of(frame: pd.DataFrame, classes: Sequence[str], wanted: Wanted, where: str, cases: bool = False) -> Columns:
-    """`classes` are the model's; `cases`: whether the file may be split into some."""
+def columns_of(
+    frame: pd.DataFrame, classes: Sequence[str], wanted: Wanted, where: str, cases: bool = False, layouts: bool = True
+) -> Columns:
+    """`classes` are the model's; `cases`: whether the file may be split into some; `layouts`: whether it may be a known one."""
     names = {str(c).lower(): str(c) for c in frame.columns}
     text, label = text_and_label(frame, classes, wanted, where)
     said = wanted.text or wanted.label or wanted.case or wanted.labels
-    layout = None if said else known_layout(names, classes)
+    layout = known_layout(names, classes) if layouts and not said else None
     case, group = None, None
     notes: list[str] = []
     if layout == "hans":
@@ -254,6 +256,17 @@ def negation(classes: Sequence[str], values: Sequence[str]) -> dict[str, str]:
         if denied != normal(value) and rest <= {denied}:
             return {c: value for c in classes if normal(c) != denied}
     return {}
+
+
+def refold(columns: Columns, values: Sequence[str], task: Columns) -> Columns:
+    """The labels of a file as those of the task, where classes count as a negation there: both say it in one way."""
+    known = {normal(name): said for name, said in task.fold.items()}
+    denial = next(iter(task.fold.values()))
+    own = {normal(said) for said in columns.fold.values()}
+    labels = {v: denial if normal(v) in own else known.get(normal(v), v) for v in values}
+    labels = {v: known.get(normal(columns.labels.get(v, "")), columns.labels.get(v, said)) for v, said in labels.items()}
+    same = all(v == said for v, said in labels.items())
+    return replace(columns, labels={} if same else labels, fold=task.fold)
 
 
 def prefixed(value: str, classes: Sequence[str]) -> str | None:

@@ -4,6 +4,7 @@ written down in a study file, which is then run as any other."""
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ import yaml
 from scipy.optimize import linear_sum_assignment
 
 from corewood.data.encode import encode
-from corewood.data.guess import Columns, Wanted, columns_of, label_values, text_and_label
+from corewood.data.guess import Columns, Wanted, columns_of, label_values, refold, text_and_label
 from corewood.data.labels import fold_classes
 from corewood.data.layouts import Known
 from corewood.data.read import check_labels, file_rows, read_split
@@ -29,8 +30,9 @@ from corewood.spec.schema import SCHEMA, modeline
 from corewood.spec.study import slug
 
 TRIED = 256  # validation examples on which the labels are tried
-CLEAR = 0.15  # by how much more of these another reading must be right to doubt the one that was taken
+CLEAR = 0.15  # on so many more of these another reading must be right to doubt the one that was taken, and on more than chance
 TAKEN = ("train", "validation", "search", "report", "all", "focus", "mixed")  # no challenge set can be called so
+VAGUE = ("dev", "test", "data", "eval", "challenge")  # files that are called so are known by their folder
 SEAL = "# Written by `corewood audit` ({}). Change it as you like: a file that was changed is not written over."
 
 
@@ -55,7 +57,8 @@ class Asked:
         named["validation"] = self.validation
         for path in self.challenge:
             stem = slug(path.stem)
-            name = f"{stem}-set" if stem in TAKEN else stem
+            name = slug(path.absolute().parent.name) if stem in (*TAKEN, *VAGUE) else stem
+            name = f"{name}-set" if name in TAKEN else name
             others = (f"{name}-{i}" for i in range(2, 99))
             while f"challenge.{name}" in named:
                 name = next(others)
@@ -104,10 +107,13 @@ def guess(asked: Asked) -> Guess:
         classes, named = learnt_classes(asked, frames), False
     else:
         classes, named = known_classes(asked, class_names(config), frames["validation"])
-    made = {
-        key: columns_of(frame, classes, asked.wanted, str(asked.files[key]), cases=key.startswith("challenge"))
-        for key, frame in frames.items()
-    }
+    task = columns_of(frames["validation"], classes, asked.wanted, str(asked.validation))
+    made = {}
+    for key, frame in frames.items():
+        hard = key.startswith("challenge")
+        made[key] = columns_of(frame, classes, asked.wanted, str(asked.files[key]), hard, layouts=not task.fold)
+        if task.fold and key != "validation":
+            made[key] = refold(made[key], label_values(frame[made[key].label]), task)
     check_alike(asked, made, frames)
     return Guess(asked, classes, named, made)
 
@@ -184,6 +190,10 @@ class Trial:
     labels: tuple[str, ...]
     meant: tuple[int, ...]  # that way: which of the labels it answers where each is given
 
+    @property
+    def doubtful(self) -> bool:
+        return self.best > self.right + max(CLEAR, 2 / math.sqrt(self.examples))
+
 
 def tried(asked: Asked, classes: Sequence[str], named: bool, columns: Columns) -> Trial:
     """The full model on a few validation examples, under this reading of their labels."""
@@ -208,7 +218,7 @@ def confirm(found: Guess) -> Trial:
     names = columns.labels or {label: label for label in trial.labels}
     meant = {label: trial.labels[i] for label, i in zip(trial.labels, trial.meant, strict=True)}
     swapped = ",".join(f"{value}={meant[name]}" for value, name in names.items())
-    if columns.by != "as said" and trial.best > trial.right + CLEAR:
+    if columns.by != "as said" and trial.doubtful:
         raise InputError(
             f"{asked.validation}: {said} with its labels as they stand, and on {trial.best:.0%} with --labels {swapped}. "
             "Say which is right, with --labels"
@@ -230,7 +240,7 @@ def best_order(asked: Asked, own: Sequence[str], labels: Sequence[str]) -> str:
     columns = columns_of(rows_of(asked.validation, "--validation"), labels, asked.wanted, str(asked.validation))
     trial = tried(asked, labels, True, columns)
     right = f"right on {trial.right:.0%} of {trial.examples} validation examples"
-    if trial.best <= trial.right + CLEAR:
+    if not trial.doubtful:
         return f" (it is then {right})"
     order = [trial.labels[trial.meant.index(i)] for i in range(len(labels))]
     return f" (it is then {right}, and on {trial.best:.0%} with --classes {','.join(order)})"
