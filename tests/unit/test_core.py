@@ -18,7 +18,6 @@ from corewood.analyse.stability import agreement
 from corewood.errors import InputError
 from corewood.model.mask import Mask
 from corewood.report import spread as said
-from corewood.report.items import said_of
 from corewood.study.questions.core import core_table
 
 
@@ -174,13 +173,6 @@ def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -
     assert np.isnan(widest_pair(values, values)[0])
     table = spread(accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0}))
     assert "One subnetwork of m at each sparsity" in str(said.headline({"spread": table}, "m"))
-    point = said_of(said, {"spread": table}, single=True)[0]
-    assert "one subnetwork keeps 98.0 % in domain" in point
-    assert "the widest" not in point
-    same = {(0.7, seed): {"in": 0.98, "hard": 1.0} for seed in (0, 1)}
-    point = said_of(said, {"spread": spread(accuracy_rows(same, {"in": 0.99, "hard": 1.0}))}, single=True)[0]
-    assert "2 subnetworks keep" in point
-    assert "the widest" not in point  # where none differs
 
 
 def test_the_full_model_is_the_one_that_was_pruned() -> None:

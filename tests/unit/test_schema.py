@@ -56,7 +56,7 @@ SHORT: dict[str, Any] = {
     "one text, one sparsity": GOOD,
     "a number of seeds": GOOD.replace("0.5}", "[0.5, 0.7], seeds: 3}"),
     "which seeds": GOOD.replace("0.5}", "0.5, seeds: [3, 4]}"),
-    "settings of L0": GOOD.replace("0.5}", "0.5, settings: {steps: auto, budget: 2}}"),
+    "settings of L0": GOOD.replace("0.5}", "0.5, settings: {steps: auto, budget: 0.5}}"),
     "several validation sets": GOOD.replace("{path: dev.csv", "{one: {path: dev.csv").replace("gold}", "gold}}"),
     "labels that are numbers": GOOD.replace("gold}", "gold, labels: {0: a, 1: 2}, only: {kind: [1, b], other: c}}"),
     "a way with two settings": GOOD + "  \n".join(["", "tickets: {of: l0, retrain: false, longer: []}\n"]),

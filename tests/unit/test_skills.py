@@ -16,11 +16,12 @@ from corewood.analyse.ablation import ablation_rows, paired_interval
 from corewood.analyse.effective import effective_size
 from corewood.analyse.generalisation import of_cases, of_skills, spread
 from corewood.analyse.skills import skill_changes
+from corewood.analyse.verdicts import verdicts
 from corewood.data.overlap import CASES, overlap
 from corewood.data.read import read_split
 from corewood.data.skills import skill_parts, skills_of
 from corewood.data.task import Split
-from corewood.evaluate.metrics import Z, accuracy, auc, balanced, detection, log_odds, skill_scores
+from corewood.evaluate.metrics import Z, accuracy, auc, balanced, detection, log_odds, parts, skill_scores
 from corewood.report.models import apart, rows_of
 from corewood.report.page import finding
 from corewood.report.spread import WHOLE, same_in_domain_chart, skills_table
@@ -191,7 +192,20 @@ def tables_of(full: np.ndarray, found: list[np.ndarray]) -> dict[str, pd.DataFra
     table = pd.concat(scores, ignore_index=True)
     facts = {"task": "t", "tuning": 0, "way": "l0"}
     skills = skill_changes(full, np.stack(found), GENERATED, LABELS).assign(target=0.5, dataset="cases", **facts)
-    return {"scores": table, "spread": spread(table).assign(**facts), "skills": skills, "holes": pd.DataFrame()}
+    made = {"scores": table, "spread": spread(table), "verdicts": judge(full, found)}
+    return {**{n: t.assign(**facts) for n, t in made.items() if n != "scores"}, "scores": table, "skills": skills} | {
+        "holes": pd.DataFrame()
+    }
+
+
+def judge(full: np.ndarray, found: list[np.ndarray]) -> pd.DataFrame:
+    whole, *right = (logits.argmax(-1) == GENERATED.gold for logits in (full, *found))
+    cases = [
+        ({"dataset": "cases", "case": case, "group": group, "domain": "challenge"}, whole[inside], np.stack(right)[:, inside])
+        for case, group, inside in parts(GENERATED)
+        if case != "all"
+    ]
+    return verdicts(cases, [f"l0-50-s{place}" for place in range(1, len(found) + 1)]).assign(target=0.5, prune="both")
 
 
 def points(tables: dict[str, pd.DataFrame]) -> str:
@@ -274,7 +288,7 @@ def test_rows_about_skills_stand_apart_in_the_report() -> None:
     del plain["skills"]
     said, without = finding(tables, "m"), finding(plain, "m")
     assert said.headline == without.headline
-    assert [p for p in said.points if not p.startswith("Skill or prior?")] == without.points
+    assert [p for p in said.points if "Skill or prior?" not in p] == without.points
     mine = rows_of(apart(tables), "t", 0, "l0", first=True)
     assert not len(of_skills(mine["accuracy"]))
     chart = same_in_domain_chart(mine).to_dict(validate=False)

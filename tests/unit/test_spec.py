@@ -136,7 +136,7 @@ def test_search_settings_are_checked_by_name_and_value() -> None:
         Searches(sparsity=0.5, settings={"step": 3, "bach": 2})
     with pytest.raises(ValueError, match=r"a value stands twice in \[1, 1\]"):
         Searches(sparsity=0.5, seeds=(1, 1))
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
+    with pytest.raises(ValueError, match="must be 0 or more"):
         Searches(sparsity=0.5, seeds=(-1,))
     assert Searches(sparsity=0.5, settings={"steps": 7}).runs()[0].steps == 7
 
@@ -144,7 +144,7 @@ def test_search_settings_are_checked_by_name_and_value() -> None:
 @pytest.mark.parametrize(("budget", "starts"), [(2, 2), (1.5, 2), (3.5, 4)])
 def test_more_than_a_whole_search_is_more_starts(budget: float, starts: int) -> None:
     said = mistakes(GOOD + f"effective_size: {{sparsity: 0.5, settings: {{budget: {budget}}}}}\n")
-    assert "effective_size: settings.budget: is at most 1, a whole search" in said
+    assert "effective_size.settings.budget: is at most 1, a whole search" in said
     assert f"write starts: {starts}" in said
     assert "Value error" not in said
     assert Searches(sparsity=0.5, settings={"budget": 1, "starts": starts}).runs()[0].starts == starts
@@ -235,7 +235,7 @@ def test_sets_that_a_study_chooses_itself() -> None:
     assert (alone.sets, alone.top, alone.named) == (("core",), 0, ())
     for given in ("top 1", "top 7", "top three", "Top3"):
         text = mistakes(GOOD + f"ablations: {{sets: [{given}]}}\n")
-        assert f"ablations: sets: '{given}': write 'top 2' to 'top 6'; all sets of so many heads are removed" in text
+        assert f"ablations.sets: '{given}': write 'top 2' to 'top 6'; all sets of so many heads are removed" in text
     none = GOOD[: GOOD.index("prune:")] + "ablations: {sets: [L0.H0 + L0.H1, top 2]}\n"
     assert "ablations.sets, 'top 2': is about the core, and no way looks for one; add prune.l0" in mistakes(none)
     assert "ablations.pairs: is about the core" in mistakes(none.replace("sets: [L0.H0 + L0.H1, top 2]", "pairs: true"))

@@ -27,20 +27,20 @@ GOOD = standing_of(l0=[0.00028, 0.0004, 0.021], random=[1.1, 0.93, 2.31], import
 
 
 def test_the_sentence_has_both_ends_of_each() -> None:
-    (said,) = said_of(standing, {"standing": GOOD}, single=False)
+    (said,) = said_of(standing, {"standing": GOOD}, single=False, sure=True)
     assert "with 50 % removed 0.00028 to 0.0004 (importance 0.2; random masks of that size 0.93 to 1.1)" in said
     assert "with 75 % removed 0.021 (random masks of that size 2.3)" in said
     assert "no closer" not in said
 
 
 def test_a_search_that_ends_among_random_masks_is_told() -> None:
-    (said,) = said_of(standing, {"standing": standing_of(l0=[0.1, 0.95, 0.2], random=[1.1, 0.93, 2.3])}, single=True)
+    (said,) = said_of(standing, {"standing": standing_of(l0=[0.1, 0.95, 0.2], random=[1.1, 0.93, 2.3])}, single=True, sure=True)
     assert said.endswith("Some searches end no closer to it than a random mask does (50 % removed).")
 
 
 def test_of_several_models_nothing_is_said_at_the_top_and_each_has_its_own_chart() -> None:
     both = pd.concat([GOOD, standing_of(1, l0=[0.3], random=[1.0])], ignore_index=True)
-    assert said_of(standing, {"standing": both}, single=False) == []
+    assert said_of(standing, {"standing": both}, single=False, sure=True) == []
     groups = pd.DataFrame([{"task": "t", "tuning": t, "way": way} for t in (0, 1) for way in ("l0", "importance")])
     found = models_of({"standing": both, "spread": groups, "scores": groups.assign(question="prune", way="l0")})
     own = {m.label: m.tables.get("standing") for m in found}
@@ -60,4 +60,4 @@ def test_what_is_drawn_and_tabled() -> None:
 
 @pytest.mark.parametrize("missing", ["l0", "random"])
 def test_without_something_to_stand_beside_nothing_is_said(missing: str) -> None:
-    assert said_of(standing, {"standing": GOOD[GOOD["way"] != missing]}, single=True) == []
+    assert said_of(standing, {"standing": GOOD[GOOD["way"] != missing]}, single=True, sure=True) == []

@@ -170,15 +170,16 @@ def judged_finding(tables: Tables, model: str) -> Finding:
 
 def done(tables: Tables, model: str) -> str:
     """What was looked at, and what units and cases are, in two plain sentences."""
-    rows = tables["scores"]
-    found = rows[(rows["question"] == "prune") & ~rows["way"].isin(["full", "random", *BESIDE])]
-    if found.empty:
+    if "sizes" not in tables:
         return ""
-    one = found.drop_duplicates(["task", "tuning", "way", "subnetwork"])
+    rows, sizes = tables["scores"], tables["sizes"]
+    one = sizes[(sizes["question"] == "prune") & ~sizes["way"].isin(["full", "random", *BESIDE])]
+    if one.empty:
+        return ""
     by_size = one.groupby("target").size().items()
-    sizes = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
+    each = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
     parts = "single weights" if (one["way"] == MAGNITUDE).all() else "attention heads and MLPs (its units)"
-    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(sizes)}."
+    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(each)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
     if len(cases):
         low, high = int(cases["n"].min()), int(cases["n"].max())
