@@ -177,9 +177,9 @@ def done(tables: Tables, model: str) -> str:
     if one.empty:
         return ""
     by_size = one.groupby("target").size().items()
-    each = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
+    counts = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
     parts = "single weights" if (one["way"] == MAGNITUDE).all() else "attention heads and MLPs (its units)"
-    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(each)}."
+    text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(counts)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
     if len(cases):
         low, high = int(cases["n"].min()), int(cases["n"].max())
