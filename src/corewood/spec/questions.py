@@ -14,16 +14,18 @@ from corewood.spec.ways import Searches, Way
 class EffectiveSize(Searches):
     """Checkpoints pruned over a grid of sparsities: the smallest subnetwork that is faithful to each."""
 
-    way: Literal["l0", "importance"] = "l0"
+    way: Literal["l0", "importance"] = Field("l0", description="how checkpoints are pruned")
     seeds: Seeds = Field((0, 1, 2), description="of L0; importance has no chance in it")
-    checkpoints: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = "all"
+    checkpoints: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        "all", description="which of the steps that `fine_tune` keeps"
+    )
     margin: float = Field(0.03, gt=0, lt=1, description="how far from the full model is still faithful")
     order: Literal["accuracies", "seeds"] = Field(
         "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
     )
     one_sided: bool = Field(False, description="whether any accuracy above the full model's is faithful (its code)")
     mixed: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(
-        (1, 1), description="weights of in domain and challenge in the mixed set"
+        (1, 1), description="weights of in domain and challenge in the mixed set; the released code, [1, 2]"
     )
 
     @model_validator(mode="before")
@@ -43,7 +45,7 @@ class Ablations(Spec):
 
     singles: bool = Field(True, description="every head and every MLP alone")
     sets: tuple[str, ...] = Field((), description="named sets, for instance 'L2.H5 + L3.H7'")
-    pairs: bool = Field(False, description="all pairs of the core")
+    pairs: bool = Field(False, description="all pairs of the core, and all of its heads at once; needs a way")
     examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
 
     @model_validator(mode="after")
@@ -56,9 +58,9 @@ class Ablations(Spec):
 class Attention(Spec):
     """What heads attend to."""
 
-    dataset: str | None = Field(None, description="default: the first challenge set")
+    dataset: str | None = Field(None, description="whose texts; default: the first challenge set")
     examples: int = Field(500, ge=2, description="drawn evenly over cases")
-    maps: int = Field(2, ge=0, description="examples whose maps the report shows")
+    maps: int = Field(2, ge=0, description="examples whose maps the report shows, the shortest in focus")
     texts: tuple[Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1, max_length=2)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )
