@@ -215,7 +215,7 @@ def signature(name: str, what: Any) -> str:
         known = inspect.signature(what)
     except ValueError:
         return name
-    parts = [str(p).replace("'", "") if not isinstance(p.default, str) else str(p) for p in known.parameters.values()]
+    parts = [parameter(p) for p in known.parameters.values()]
     named = [p.name for p in known.parameters.values() if p.kind is p.KEYWORD_ONLY]
     if named and not any(p.kind is p.VAR_POSITIONAL for p in known.parameters.values()):
         parts.insert([p.name for p in known.parameters.values()].index(named[0]), "*")
@@ -223,6 +223,23 @@ def signature(name: str, what: Any) -> str:
     arrow = "" if gives is inspect.Signature.empty or isinstance(what, type) else f" -> {str(gives).strip(chr(39))}"
     line = f"{name}({', '.join(parts)}){arrow}"
     return line if len(line) <= 100 else f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){arrow}"
+
+
+def parameter(given: inspect.Parameter) -> str:
+    """As it is written; a function by its name."""
+    if given.default is not given.empty and callable(given.default) and not isinstance(given.default, type):
+        name = str(getattr(given.default, "__name__", "..."))
+        given = given.replace(default=Written("..." if name == "<lambda>" else name))
+    return re.sub(r"^(\**\w+): '(.*?)'(?= =|$)", r"\1: \2", str(given)).replace("<factory>", "...")
+
+
+class Written(str):
+    """A text that shows itself without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def docstring(text: str) -> Iterator[str]:
@@ -294,16 +311,21 @@ def notebook(path: Path) -> str:
             parts.append(source)
         elif source:
             parts.append(f"```python\n{source}\n```")
-            parts += [f"```text\n{text}\n```" for text in printed(cell)]
+            parts += printed(cell)
     note = f"{MADE.format(path.name)}\nThis page is a notebook: [{path.name}]({path.name})."
     return "\n\n".join([parts[0], note, *parts[1:]]) + "\n"
 
 
 def printed(cell: Mapping[str, Any]) -> Iterator[str]:
+    """What a cell gave: a data frame as a table, all else as text."""
     for output in cell["outputs"]:
-        text = output.get("text") or output.get("data", {}).get("text/plain", "")
-        if output.get("name") != "stderr" and "".join(text).strip():
-            yield "".join(text).rstrip()
+        shown = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+        if frame := re.search(r'<table border="1" class="dataframe">.*?</table>', shown.get("text/html", ""), re.DOTALL):
+            yield frame[0]
+        elif text := "".join(
+            output.get("text", "") if output.get("name") == "stdout" else shown.get("text/plain", "")
+        ).rstrip():
+            yield f"```text\n{text}\n```"
 
 
 def pages() -> dict[Path, str]:
