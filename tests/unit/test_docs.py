@@ -108,6 +108,11 @@ def test_lines_can_be_reviewed(name: str) -> None:
         assert code or line.startswith("|") or len(line) <= 120, f"{name}.md:{number} has {len(line)} characters"
 
 
+def test_every_page_is_in_the_contents() -> None:
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
 class Links(HTMLParser):
     """What a page leads to and loads, and where it can be led to."""
 
