@@ -170,15 +170,14 @@ def type_words(schema: Mapping[str, Any]) -> str:
 
 
 def shortened(words: list[str]) -> list[str]:
-    """A number, or a list of them."""
+    """A number, or a list of them; labels may be words or numbers."""
+    if {"text", "whole number", "number"} <= {*words}:
+        words = ["text or number", *(word for word in words if word not in ("text", "whole number", "number"))]
     return [words[0], "a list of them"] if len(words) == 2 and words[1] == f"list of {many(words[0])}" else words
 
 
 def many(words: str) -> str:
-    """The plural, without limits where there are any: these stand with the single one."""
-    plurals = {"whole number": "whole numbers", "number": "numbers", "text": "texts", "mapping": "mappings"}
-    plain = max((name for name in plurals if words.startswith(name)), key=len, default="")
-    return words.replace(plain, plurals[plain], 1) if plain else words
+    return re.sub(r"\b(text|number|mapping)\b", r"\1s", words)
 
 
 # the library
