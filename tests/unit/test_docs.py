@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
+import docs_site
 import pytest
 import yaml
 
@@ -23,7 +20,7 @@ from corewood.report.page import QUESTIONS
 from corewood.spec import parse_study
 from corewood.spec.ways import Prune
 
-ROOT = Path(__file__).parents[2]
+ROOT = docs_site.ROOT
 DOCS = ROOT / "docs"
 
 
@@ -136,17 +133,7 @@ class Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if importlib.util.find_spec("zensical") is None:
-        pytest.skip("Zensical is not installed; un-skip with scripts/install test check docs")
-    here = tmp_path_factory.mktemp("site")
-    shutil.copytree(DOCS, here / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", here)
-    done = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
-        cwd=here, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return here / "site"
+    return docs_site.build(tmp_path_factory.mktemp("site"))
 
 
 def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
