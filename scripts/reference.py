@@ -70,8 +70,9 @@ def spec_classes() -> dict[str, type[Spec]]:
 
 
 def keys_of(kind: type[Spec]) -> dict[str, FieldInfo]:
-    """What may be written; the sparsity of one search stands outside of its settings."""
-    return {name: field for name, field in kind.model_fields.items() if kind is not L0 or name not in ("sparsity", "path")}
+    """What may be written, as it is written; the sparsity of one search stands outside of its settings."""
+    without = ("sparsity", "path") if kind is L0 else ()
+    return {field.alias or name: field for name, field in kind.model_fields.items() if name not in without}
 
 
 def study_file(page: str) -> str:
@@ -84,6 +85,8 @@ def study_file(page: str) -> str:
         if mark := re.match(r"<!-- keys: (\w+) -->", line):
             places[mark[1]] = slug(heading)
     known = spec_classes()
+    if strange := {mark[1] for mark in MARK.finditer(page)} - set(known):
+        raise SystemExit(f"docs/study-file.md: a study has no {', '.join(strange)}; its parts are {', '.join(known)}")
     return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{keys_table(known[m[1]], places)}<!-- end -->\n", page)
 
 

@@ -65,7 +65,7 @@ def test_a_table_of_keys_says_what_the_class_says(reference: ModuleType) -> None
     ]
     assert rows["Tuning"]["learning_rate"].split(" | ")[1] == "5e-5"
     assert rows["StudySpec"]["figures"].split(" | ")[1] == "`[svg, pdf, png]`"
-    assert rows["Searches"]["seeds"].split(" | ")[1] == "6"
+    assert rows["EffectiveSize"]["seeds"].split(" | ")[1] == "3"
     assert rows["L0"]["final"].split(" | ")[:3] == ["`top` or `released`", "`top`", "`released`"]
     assert "sparsity" not in rows["L0"]
 
