@@ -20,16 +20,16 @@ Epochs = Annotated[float, Field(gt=0)]
 class EffectiveSize(Searches):
     """Checkpoints pruned over a grid of sparsities: the smallest subnetwork that is faithful to each."""
 
-    way: Literal["l0", "importance"] = "l0"
+    way: Literal["l0", "importance"] = Field("l0", description="how checkpoints are pruned")
     seeds: Seeds = Field((0, 1, 2), description="of L0; importance has no chance in it")
-    checkpoints: Steps = "all"
+    checkpoints: Steps = Field("all", description="which of the steps that `fine_tune` keeps")
     margin: float = Field(0.03, gt=0, lt=1, description="how far from the full model is still faithful")
     order: Literal["accuracies", "seeds"] = Field(
         "accuracies", description="average accuracies over seeds first (the paper), or sizes (its code)"
     )
     one_sided: bool = Field(False, description="whether any accuracy above the full model's is faithful (its code)")
     mixed: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(
-        (1, 1), description="weights of in domain and challenge in the mixed set"
+        (1, 1), description="weights of in domain and challenge in the mixed set; the released code, [1, 2]"
     )
 
     @model_validator(mode="before")
@@ -54,7 +54,7 @@ class Ablations(Spec):
     sets: Annotated[tuple[str, ...], listed(str)] = Field(
         (), description="'core', all of its heads; 'top 3', its heads with the largest effects in all sets; or 'L2.H5 + L3.H7'"
     )
-    pairs: bool = Field(False, description="all pairs of the core")
+    pairs: bool = Field(False, description="all pairs of the core, and all of its heads at once; needs a way")
     examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
     checkpoints: Steps = Field((), description="steps beside the last one, of those that fine_tune keeps, or all")
 
@@ -88,9 +88,9 @@ class Ablations(Spec):
 class Attention(Spec):
     """What heads attend to."""
 
-    dataset: str | None = Field(None, description="default: the first challenge set")
+    dataset: str | None = Field(None, description="whose texts; default: the first challenge set")
     examples: int = Field(500, ge=2, description="drawn evenly over cases")
-    maps: int = Field(2, ge=0, description="examples whose maps the report shows")
+    maps: int = Field(2, ge=0, description="examples whose maps the report shows, the shortest in focus")
     texts: tuple[Annotated[tuple[str, ...], Field(max_length=2), listed(str, 2, filled=True)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )

@@ -50,9 +50,11 @@ class StudySpec(Spec):
         ModelSpec,
         BeforeValidator(lambda v: {"checkpoint": v} if isinstance(v, str) else v, json_schema_input_type=str | ModelSpec),
     ] = Field(..., description="a checkpoint: a folder, a hub id, or minilm (the embedded one); or keys")
-    task: TaskSpec | None = None
-    tasks: Mapping[Name, TaskSpec] = Field({}, description="instead of task: several, each with a name")
-    fine_tune: Tuning | None = Field(None, description="left out: the checkpoint as it is")
+    task: TaskSpec | None = Field(None, description="the data: your files, a set of GLUE, or the generated task")
+    tasks: Mapping[Name, TaskSpec] = Field({}, description="instead of `task`: several, each with a name")
+    fine_tune: Tuning | None = Field(
+        None, description="train first, every task with every seed; default: the checkpoint as it is"
+    )
     prune: Prune = Prune()
     effective_size: EffectiveSize | None = None
     ablations: Ablations | None = None
@@ -67,10 +69,10 @@ class StudySpec(Spec):
         Mapping[str, tuple[str, ...]],
         BeforeValidator(named_lists, json_schema_input_type=list[str] | Mapping[str, list[str]] | None),
     ] = Field({}, description="the challenge cases the study is about, or named lists of them; default: all cases")
-    ablate: Ablation = Field("mean", description="what a closed unit gives instead of its own output")
-    ablate_beside: tuple[Ablation, ...] = Field((), description="judge the same masks under these values too")
+    ablate: Ablation = Field("mean", description="stand-in: what a closed unit gives instead of its own output")
+    ablate_beside: tuple[Ablation, ...] = Field((), description="judge the masks of `l0` with these stand-ins, too")
     sample: int = Field(2048, ge=2, description="training examples that searches and means may use")
-    seed: int = Field(0, ge=0, description="draws the sample, limits, halves, and random and bad masks")
+    seed: int = Field(0, ge=0, description="draws the sample, limits, halves, examples, random and bad masks")
     figures: tuple[Literal["svg", "pdf", "png"], ...] = Field(
         ("svg", "pdf", "png"), description="files of each chart beside the report; [] is fastest"
     )

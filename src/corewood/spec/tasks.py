@@ -49,15 +49,17 @@ class SourceSpec(Spec):
 
     path: str | None = Field(None, description="CSV, TSV, JSONL, Parquet file or Arrow folder, relative to the study")
     hub: str | None = Field(None, description="a dataset on the hub, instead of a path")
-    config: str | None = None
-    split: str | None = Field(None, description="split of a hub set or of an Arrow folder with several")
-    revision: str | None = None
-    format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(None, description="default: by suffix")
-    layout: Layout | None = None
+    config: str | None = Field(None, description="of a hub set")
+    split: str | None = Field(None, description="of a hub set, or of an Arrow folder with several; default: train")
+    revision: str | None = Field(None, description="of a hub set; default: the newest")
+    format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(
+        None, description="of the file; default: by suffix"
+    )
+    layout: Layout | None = Field(None, description="a set whose columns, labels and cases are known")
     text: Annotated[tuple[str, ...], Field(max_length=2), listed(str, 2)] = Field(
         (), description="the column that holds the text, or two for pairs"
     )
-    label: str | None = Field(None, description="default: label")
+    label: str | None = Field(None, description="the column of the label; default: label")
     labels: Mapping[LabelName, LabelName] = Field({}, description="value in the file -> name of the label")
     fold: Mapping[LabelName, LabelName] = Field(
         {}, description="label of the task -> label of this set it counts as, where the two differ"
@@ -68,7 +70,9 @@ class SourceSpec(Spec):
         {}, description="column -> values: use the rows that have one of them"
     )
     broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
-    limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
+    limit: int | None = Field(
+        None, ge=1, description="so many rows, drawn by the study's seed; with cases, evenly over them; default: all"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -114,9 +118,11 @@ def _check_sources(
 class FilesTask(Spec):
     """A task of the user's own files or hub sets."""
 
-    name: str = "task"
-    labels: tuple[LabelName, ...] = Field((), description="names of the labels; default: as found in the data")
-    metric: Metric = Field("accuracy", description="pearson: the labels are numbers, and the model has one output")
+    name: str = Field("task", description="what tables call it; in `tasks`, the name given there")
+    labels: tuple[LabelName, ...] = Field((), description="their names; default: as found in the data, sorted")
+    metric: Metric = Field(
+        "accuracy", description="of the validation set; with pearson the labels are numbers, and the model has one output"
+    )
     train: Annotated[tuple[SourceSpec, ...], any_number(SourceSpec)] = Field(
         (), description="one source, or a list: a mixture, each with its own limit"
     )
@@ -124,7 +130,7 @@ class FilesTask(Spec):
         Mapping[str, SourceSpec],
         BeforeValidator(one_or_several, json_schema_input_type=SourceSpec | Mapping[str, SourceSpec]),
     ] = Field(..., description="one source, or several by name: all are reported, and the first decides where one is needed")
-    challenge: Mapping[str, SourceSpec] = {}
+    challenge: Mapping[str, SourceSpec] = Field({}, description="name -> a source, each with its cases")
 
     @field_serializer("validation")
     def _as_written(self, validation: Mapping[str, SourceSpec], info: FieldSerializationInfo) -> Any:
@@ -142,12 +148,12 @@ class FilesTask(Spec):
 class GlueTask(Spec):
     """A set of GLUE, from the hub or from a folder with GLUE's own train.tsv and dev.tsv."""
 
-    glue: GlueName
-    folder: str | None = Field(None, description="relative to the study; without it the set comes from the hub")
-    revision: str | None = Field(None, description="of the hub set")
-    train_limit: int | None = Field(None, ge=1, description="use this many rows, drawn by the study's seed")
-    validation_limit: int | None = Field(None, ge=1)
-    challenge: Mapping[str, SourceSpec] = {}
+    glue: GlueName = Field(..., description="which of the nine")
+    folder: str | None = Field(None, description="of GLUE's own files; default: from the hub")
+    revision: str | None = Field(None, description="of the hub set; default: the newest")
+    train_limit: int | None = Field(None, ge=1, description="so many rows, drawn by the study's seed; default: all")
+    validation_limit: int | None = Field(None, ge=1, description="the same for validation; default: all")
+    challenge: Mapping[str, SourceSpec] = Field({}, description="name -> a source, each with its cases")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -186,11 +192,11 @@ class GlueTask(Spec):
 class GeneratedTask(Spec):
     """The embedded task with a planted shortcut; see docs/methods.md."""
 
-    generated: Literal["overlap"]
-    seed: int = Field(0, ge=0)
-    train: int = Field(12_000, ge=32)
-    validation: int = Field(1_000, ge=16)
-    per_case: int = Field(100, ge=2)
+    generated: Literal["overlap"] = Field(..., description="the only one")
+    seed: int = Field(0, ge=0, description="of the examples")
+    train: int = Field(12_000, ge=32, description="examples to learn from")
+    validation: int = Field(1_000, ge=16, description="examples in domain")
+    per_case: int = Field(100, ge=2, description="examples of each case")
     counter: float = Field(0.04, ge=0, le=0.5, description="share of counter-examples in training")
 
     @property

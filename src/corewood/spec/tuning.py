@@ -17,32 +17,42 @@ from corewood.spec.words import by_key
 class ModelSpec(Spec):
     """A checkpoint: a folder, a hub id, or `minilm` (the embedded one)."""
 
-    checkpoint: str
-    revision: str | None = Field(None, description="hub revision; pin it for a study others will repeat")
+    checkpoint: str = Field(..., description="a folder, a hub id, or `minilm`")
+    revision: str | None = Field(None, description="of a hub model; pin it for a study others will repeat; default: the newest")
     labels: tuple[LabelName, ...] | None = Field(
-        None, description="class names in the order of the logits, when the checkpoint's config does not tell"
+        None, description="class names in the order of the logits, where the checkpoint has LABEL_0, LABEL_1; default: its own"
     )
-    pad_token: str | None = Field(None, description="for decoders without one, e.g. <|endoftext|>")
-    max_length: int | None = Field(None, ge=4, description="tokens per example; default: the model's positions")
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    pad_token: str | None = Field(
+        None, description="for decoders without one, for instance `<|endoftext|>`; default: the tokenizer's"
+    )
+    max_length: int | None = Field(
+        None, ge=4, description="tokens per example; longer texts are cut, and counted; default: the model's positions"
+    )
+    device: str = Field(
+        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto` (CUDA where there is one), `cpu`, `cuda`, `mps`"
+    )
 
 
 class Training(Spec):
     """Fine-tuning with transformers' Trainer; checkpoints are kept at the given steps, and at the end."""
 
-    steps: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1, description="how long; either this or epochs")
     epochs: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps"
+        None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps; rounded up to steps"
     )
-    batch: int = Field(32, ge=1)
+    batch: int = Field(32, ge=1, description="examples per step")
     accumulate: int = Field(
         1, ge=1, description="parts that a batch is run in, where it does not fit at once; one step all the same"
     )
-    learning_rate: float = Field(5e-5, gt=0)
-    warmup: int = Field(0, ge=0, description="steps")
-    weight_decay: float = Field(0.0, ge=0)
-    checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field((), description="steps at which to keep the model")
-    watch: int | None = Field(None, ge=1, description="judge the model every so many steps, without keeping it")
+    learning_rate: float = Field(5e-5, gt=0, description="at the start; it falls linearly to 0")
+    warmup: int = Field(0, ge=0, description="steps over which the learning rate rises")
+    weight_decay: float = Field(0.0, ge=0, description="AdamW's")
+    checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="steps to keep the model at, beside the last; 0: before training"
+    )
+    watch: int | None = Field(
+        None, ge=1, description="judge the model every so many steps, without keeping it; a change trains anew"
+    )
     threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
 
     LATER: ClassVar[tuple[str, ...]] = ("accumulate", "watch")

@@ -57,7 +57,7 @@ class L0(Spec):
         9300
     """
 
-    sparsity: Sparsity
+    sparsity: Sparsity = Field(..., description="fraction of the units to remove")
     path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
     steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
         "auto", description="gradient steps; auto: a few, then exchanges of open and closed units until none helps"
@@ -70,24 +70,24 @@ class L0(Spec):
         1, ge=1, le=100, description="with auto, to search more: so many searches, of which the best by held-out KL is given"
     )
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
-    batch: int = Field(32, ge=1)
+    batch: int = Field(32, ge=1, description="examples per step")
     start: float = Field(2.5, description="mean of the initial log_alpha")
-    start_std: float = Field(0.3, ge=0)
+    start_std: float = Field(0.3, ge=0, description="its standard deviation")
     rate: float = Field(0.5, gt=0, description="of the gates")
     lambda_rate: float = Field(1.0, gt=0, description="Adam's rate for the two multipliers")
     decay: float = Field(0.0, ge=0, description="AdamW's, of the gates")
     lambda_decay: float = Field(0.0, ge=0, description="of the multipliers, which it makes leak")
-    warmup: int = Field(0, ge=0)
+    warmup: int = Field(0, ge=0, description="steps over which the rates rise")
     counts_from: Literal[0, 1] = Field(1, description="what ramp and warm-up call the first step; the released code, 0")
-    linear_decay: bool = True
-    clip: float = Field(1.0, gt=0)
+    linear_decay: bool = Field(True, description="whether the rates fall linearly")
+    clip: float = Field(1.0, gt=0, description="largest norm of a gradient")
     constraint: Literal["exact", "lagrangian"] = Field(
         "exact", description="hold the expected sparsity at its target, or learn two multipliers that pull it there"
     )
     measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the multipliers see")
     noise: Literal["example", "batch"] = Field("example", description="one draw of the gates per example or per batch")
     parts: int = Field(1, ge=1, description="parts that a batch is run in, each with its own draw; their losses are averaged")
-    dropout: bool = False
+    dropout: bool = Field(False, description="in the pruned model")
     final: Literal["top", "released"] = Field("top", description="exact size, or the released code's rule")
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["search"] = Field(
         0.5, description="of that rule; search: whichever of 0, 0.05, ... 1 comes closest to the sparsity (the paper's text)"
@@ -160,10 +160,10 @@ class Searches(Spec):
     )
     seeds: Seeds = Field(tuple(range(6)), description="how many, or which")
     path: bool = Field(False, description="one run per seed, with a mask at each sparsity on the way: nested, and cheaper")
-    preset: Literal["default", "paper"] = "default"
+    preset: Literal["default", "paper"] = Field("default", description="our settings, or those of the released code")
     settings: Mapping[str, Any] = Field(
         {},
-        description="any field of L0 but sparsity and path",
+        description="any of the settings of one search",
         json_schema_extra=lambda schema: schema.update(part_of(L0, "sparsity", "path")),
     )
 
@@ -233,12 +233,16 @@ class Importance(Spec):
     threshold: float = Field(0.9, gt=0, le=1, description="share of the full model's score that must be kept")
     sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share of each kind")
     like: Literal["l0"] | None = Field(None, description="instead of both: as many heads and MLPs as each mask of that way has")
-    heads_per_round: float = Field(0.1, gt=0, le=1, description="share of all heads")
-    heads_alone_per_round: float | None = Field(None, gt=0, le=1, description="once MLPs stay; default: as before")
-    per: Literal["example", "batch"] = Field("example", description="whose gradient is taken without its sign")
-    batch: int = Field(32, ge=1)
+    heads_per_round: float = Field(0.1, gt=0, le=1, description="share of all heads; one MLP goes with them")
+    heads_alone_per_round: float | None = Field(
+        None, gt=0, le=1, description="the same once MLPs stay; the released code, 0.05; default: as before"
+    )
+    per: Literal["example", "batch"] = Field(
+        "example", description="whose gradient is taken without its sign; the released code, batch"
+    )
+    batch: int = Field(32, ge=1, description="examples per step")
     by_length: bool = Field(True, description="batches of texts of similar length; false: in the order of the data")
-    normalise: bool = Field(True, description="heads by their layer's l2 norm")
+    normalise: bool = Field(True, description="divide heads by their layer's l2 norm")
     over: Literal["left", "all"] = Field("left", description="the norm: of the heads that are left, or of pruned ones too")
     ablate: Literal["zero", "mean"] | None = Field(
         None, description="what a closed unit gives instead of its own output; default: zero, or mean where it is like another"
@@ -271,7 +275,7 @@ class Magnitude(Spec):
     sparsity: Sparsity | None = Field(None, description="instead of a threshold: remove exactly this share")
     like: Literal["l0"] | None = Field(None, description="instead of both: as many weights as each mask of that way has")
     per_round: float = Field(0.1, gt=0, lt=1, description="share of the weights that are left")
-    most_rounds: int = Field(60, ge=1, le=250)
+    most_rounds: int = Field(60, ge=1, le=250, description="rounds at the most; the released code has 10")
     biases: bool = Field(
         False,
         description="remove biases of query, key, value, attention output and the MLP's first layer too (the released code)",
@@ -283,8 +287,8 @@ class Magnitude(Spec):
 class Random(Spec):
     """Masks of exactly the sizes of another way's, drawn by chance."""
 
-    like: Way = "l0"
-    draws: int = Field(1, ge=1, description="of each mask")
+    like: Way = Field("l0", description="masks of exactly the sizes of this way's")
+    draws: int = Field(1, ge=1, description="masks beside each")
 
 
 class CoreAlone(Spec):
