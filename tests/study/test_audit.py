@@ -91,10 +91,10 @@ def test_one_command_from_files_to_a_report_and_again(files: Path, corewood: Cal
     kinds = [event["event"] for event in events]
     assert kinds[:5] == ["begin", "guess", "trial", "study", "note"]
     planned = next(event for event in events if event["event"] == "planned")
-    assert (planned["jobs"], planned["done"]) == (11, 8)
+    assert (planned["jobs"], planned["done"]) == (14, 10)
     assert {event["state"] for event in events if event["event"] == "job"} == {"started", "done"}
     result = events[-1]
-    assert (result["event"], result["complete"], result["computed"], result["holes"]) == ("result", True, 3, [])
+    assert (result["event"], result["complete"], result["computed"], result["holes"]) == ("result", True, 4, [])
     assert result["headline"]
     assert read_study(files / "model-audit.yaml").prune.l0.seeds == (0, 1)  # type: ignore[union-attr]
 
@@ -187,7 +187,7 @@ def test_labels_that_the_model_bears_out_are_taken(
     (files / "taken.yaml").unlink(missing_ok=True)
     code, out, said = corewood("audit", *words, "--out", "taken", "--dry-run", "--quiet")
     assert code == 0, said
-    assert out.strip() == "41 jobs to do"
+    assert out.strip() == "54 jobs to do"
     spec = read_study(files / "taken.yaml")
     assert spec.task.labels == labels  # type: ignore[union-attr]
     assert spec.model.labels == classes

@@ -92,7 +92,7 @@ def test_plan_counts_and_estimates_without_writing(
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml")
     assert "Everything is done" in said
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "prune.l0.seeds=3", "--jobs")
-    assert "8 of 35 jobs to do: about" in said
+    assert "8 of 36 jobs to do: about" in said
     assert "missing  search 70 % seed 2" in said
 
 
@@ -302,13 +302,13 @@ def test_programs_get_one_object_a_line(
 
     found = events("run", "study.yaml", "--workers", "1", "--json", "--open")
     assert [event["event"] for event in found] == ["begin", "note", "planned", "result"]
-    assert (found[2]["jobs"], found[2]["done"], found[3]["computed"], found[3]["complete"]) == (23, 23, 0, True)
+    assert (found[2]["jobs"], found[2]["done"], found[3]["computed"], found[3]["complete"]) == (28, 28, 0, True)
     assert found[3]["link"] == (study.parent / "small-report/report.html").resolve().as_uri()
     assert pages == [found[3]["link"]]
     (result,) = events("run", "study.yaml", "--workers", "1", "--json", "--quiet")
     assert result["event"] == "result"
     plan = events("plan", "study.yaml", "--json", "--set", "prune.l0.seeds=3")[-1]
-    assert (plan["counts"], len(plan["jobs"])) == ({"done": 23, "missing": 6}, 29)
+    assert (plan["counts"], len(plan["jobs"])) == ({"done": 28, "missing": 8}, 36)
     assert plan["seconds"] > plan["report_seconds"] > 0
     wrong = events("plan", "study.yaml", "--json", "--set", "prune.l0.seeds=x")[-1]
     assert wrong["event"] == "error"
@@ -319,9 +319,9 @@ def test_few_words_and_many(study: Path, monkeypatch: pytest.MonkeyPatch, capsys
     code, said = call(monkeypatch, capsys, study.parent, "run", "study.yaml", "--workers", "1", "-q")
     assert (code, said) == (0, (study.parent / "small-report/report.html").resolve().as_uri() + "\n")
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--quiet")
-    assert said == "all 23 jobs are done\n"
+    assert said == "all 28 jobs are done\n"
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--verbose")
-    assert said.count(str(study.parent.resolve() / "corewood-store" / "entries")) == 23
+    assert said.count(str(study.parent.resolve() / "corewood-store" / "entries")) == 28
     code, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "-q", "-v")
     assert code == 2
     assert "--quiet, --verbose: choose one of the two" in said
@@ -333,7 +333,7 @@ def test_a_resumed_run_says_what_is_done_and_planning_looks_at_the_store(
     words = ("study.yaml", "--set", "prune.l0.sparsity=[0.4, 0.7, 0.8]")
     code, said = call(monkeypatch, capsys, study.parent, "run", *words, "--workers", "1", "-v", "--out", str(tmp_path / "out"))
     assert code == 0
-    assert "23 of 29 jobs done already, 6 to do" in said
+    assert "27 of 36 jobs done already, 9 to do" in said
     assert re.search(r"search 80 % seed 0: begins \(search \w{32}\)", said)
     (tmp_path / "file").write_text("x")
     code, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--store", str(tmp_path / "file" / "store"))

@@ -22,13 +22,14 @@ from corewood.errors import InputError
 from corewood.model.gates import gated
 from corewood.model.mask import Mask
 from corewood.prune.l0 import held_out
-from corewood.spec import Ablation
+from corewood.spec import Ablation, Ablations
 from corewood.store.store import Store
 from corewood.study.compare import compare
+from corewood.study.engines import Inline
 from corewood.study.entries import read_masks, read_reference
 from corewood.study.plan import make_plan
 from corewood.study.results import Results
-from corewood.study.run import Outcome
+from corewood.study.run import Outcome, run_study
 from corewood.study.subnetwork import Subnetwork
 
 SHORT = {"settings": {"steps": 6, "batch": 8}}
@@ -321,3 +322,21 @@ def test_masks_of_two_studies_are_compared_whatever_their_sizes(study: Path, who
     assert found.heads["share_one"].tolist() == pytest.approx(often[0].tolist())
     assert found.heads["core_other"].tolist() == heads[1].all(0).tolist()
     assert set(found.heads["does_one"]) <= set(whole.tables["attention"]["does"])
+
+
+def test_a_core_over_fine_tunings_is_removed_from_each(tasks: Outcome) -> None:
+    """Importance gives one mask of each model: the core is what those of a task share."""
+    wanted = Ablations(singles=False, sets=("core", "top 2"), examples=12)
+    spec = tasks.plan.spec.model_copy(update={"ablations": wanted, "attention": None})
+    found = run_study(spec, tasks.plan.base, Store(tasks.report.parents[2]), Inline())
+    assert found.complete, small.holes(found)
+    table, results = found.tables["ablation"], results_of(found)
+    for (task, _), part in table.groupby(["task", "tuning"]):
+        masks = [results.mask(row) for row in rows(found, task=task, way="importance", question="prune")]
+        assert len(masks) == 2
+        shared = [name for name in (masks[0] & masks[1]).names if ".H" in name]
+        assert len(shared) > 2
+        assert set(part.loc[part["set"].str.contains("core"), "units"]) == {" + ".join(shared)}
+        assert set(part.loc[part["kind"] == "head", "units"]) == set(shared)
+        assert len(set(part.loc[part["set"].str.contains("top 2"), "units"])) == 1
+    assert table.groupby(["task", "tuning"]).ngroups == 4

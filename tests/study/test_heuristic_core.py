@@ -261,7 +261,7 @@ def test_ablations_at_a_checkpoint_equal_a_loop_over_its_model(whole: Outcome, e
     table = earlier.tables["ablation"]
     assert set(table["checkpoint"]) == {0, 30}
     last = table[table["checkpoint"] == 30]
-    same = whole.tables["ablation"].merge(last, on=["units", "dataset", "case"])
+    same = whole.tables["ablation"].merge(last, on=["units", "dataset", "metric", "case"])
     assert len(same) == len(whole.tables["ablation"])
     assert (same["value_x"] == same["value_y"]).all()
     model, means = model_at(earlier, 0)
@@ -385,7 +385,7 @@ def test_a_plan_knows_its_cost_from_a_measured_step(study: Path) -> None:
     alone = estimate(plan, searches, 1)
     assert set(cost.forward) == {"train", "validation", "cases"}
     assert min(cost.forward.values()) > 0
-    assert alone.seconds == pytest.approx(alone.search * sum(j.work for j in searches))
+    assert alone.seconds == pytest.approx(alone.report + alone.search * sum(j.work for j in searches))
     assert len(searches) == 4 + 3 * 2  # four of the search, and one path for each checkpoint and seed
     references = [j for j in plan.jobs.values() if j.kind == "reference"]
     assert len(references) == 3  # one per checkpoint, shared by its searches

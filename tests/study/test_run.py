@@ -64,11 +64,11 @@ def test_a_model_that_has_learnt_nothing_gets_no_verdict(whole: Outcome) -> None
     assert not row["learnt"]
     page = (whole.report / "report.html").read_text(encoding="utf-8")
     assert "has not learnt its task, as far as 60 examples tell" in page
-    assert "handle the hard cases" not in page
+    assert "cases that the full model handles" not in page
     two = pd.DataFrame([row, {**row, "learnt": True, "tuning": 1}])
     found = finding({**whole.tables, "models": two}, "m")
     assert found.points[0].startswith("1 of 2 models have not learnt their task")
-    assert "handle the hard cases" in " ".join(found.points)
+    assert "cases that the full model handles" in " ".join(found.points)
 
 
 def test_a_model_is_judged_on_the_way_without_being_kept(study: Path, whole: Outcome, tmp_path: Path) -> None:
@@ -189,7 +189,9 @@ def test_an_edited_file_recomputes_and_a_touched_one_does_not(study: Path, whole
     (folder / "dev.jsonl").write_text("\n".join(lines[1:]) + "\n")
     plan = make_plan(small.spec_of(folder / "study.yaml"), folder)
     states = state_of(plan, store_of(whole))
-    assert [j.title for j in plan.jobs.values() if states[j.key] != "done" and "validation" not in j.title] == []
+    assert [j.title for j in plan.jobs.values() if states[j.key] != "done" and "validation" not in j.title] == [
+        "measure speed"  # on validation texts
+    ]
 
 
 def test_workers_give_the_same_bytes_as_one_process(study: Path, whole: Outcome, tmp_path: Path) -> None:
@@ -402,7 +404,7 @@ def test_a_job_that_kills_its_workers_becomes_a_hole(study: Path, tmp_path: Path
     with dask.config.set({"distributed.worker.preload": [str(tmp_path / "killer.py")]}):
         found = small.run(study, tmp_path / "store", engine=Workers(2))
     assert "was killed 3 times" in small.holes(found)["search 70 % seed 1"]
-    assert len(found.holes) == 3
+    assert len(found.holes) == 4  # its predictions, and the random masks like it
 
 
 # other shapes of studies

@@ -11,7 +11,17 @@ from pydantic import Field, model_validator
 from corewood.spec.base import Seeds, Spec, listed
 from corewood.spec.ways import Searches, Way
 
-Steps = Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...]  # of those that fine-tuning keeps
+
+def step_list(value: object) -> object:
+    """All, or which; one stands for a list of one."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    if value != "all" and not all(type(step) is int and step >= 0 for step in given):
+        raise ValueError("write all, or steps, for instance [0, 500]")
+    return value if value == "all" else tuple(given)
+
+
+# of those that fine-tuning keeps
+Steps = Annotated[Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(step_list)]
 TOP = re.compile(r"top (\d+)")
 CORE, MOST = "core", 6  # a set by its name; heads of which all sets are removed at most: 57 sets
 Epochs = Annotated[float, Field(gt=0)]

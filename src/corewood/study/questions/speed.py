@@ -16,9 +16,10 @@ from corewood.study.entries import read_masks
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import VALIDATION, Plan
 from corewood.study.results import Question, Results, searched
-from corewood.study.subnetwork import Subnetwork
+from corewood.study.subnetwork import WITH, WITHOUT, Subnetwork
 
 TEXTS, ROUNDS = 32, 7  # texts in one batch, each time; all take turns, so that a busy moment counts for all
+STAND_INS = ("mean", "zero")  # those that a smaller model can hold
 ABOUT = ("task", "tuning", "way", "prune", "target")
 Jobs = dict[tuple[str, int], Job]
 
@@ -29,7 +30,7 @@ def plan(plan: Plan, _wanted: None) -> Jobs:
     for model in plan.models.values():
         first: dict[tuple[Any, ...], Subnetwork] = {}
         for row in plan.rows:
-            if row.model == model.key and searched(row) and row.stand_in in ("mean", "zero"):
+            if row.model == model.key and searched(row) and row.way not in (WITHOUT, WITH) and row.stand_in in STAND_INS:
                 first.setdefault(tuple(getattr(row, name) for name in ABOUT), row)
         if not first or family(plan.checkpoint.config.model_type).slim == "no":
             continue
