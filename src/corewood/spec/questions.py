@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from corewood.spec.base import Seeds, Spec, listed
 from corewood.spec.ways import Searches, Way
@@ -21,7 +21,10 @@ def step_list(value: object) -> object:
 
 
 # of those that fine-tuning keeps
-Steps = Annotated[Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(step_list)]
+Step = Annotated[int, Field(ge=0)]
+Steps = Annotated[
+    Literal["all"] | tuple[Step, ...], BeforeValidator(step_list, json_schema_input_type=Literal["all"] | Step | list[Step])
+]
 TOP = re.compile(r"top (\d+)")
 CORE, MOST = "core", 6  # a set by its name; heads of which all sets are removed at most: 57 sets
 Epochs = Annotated[float, Field(gt=0)]
