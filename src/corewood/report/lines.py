@@ -14,10 +14,13 @@ MOVES = 0.03  # less is not called a move
 HEIGHT, LINE = 360, 13  # pixels: of the chart, and of a name
 
 
-def case_lines(table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[alt.Tooltip], below: Any = None) -> Any:
+def case_lines(
+    table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[alt.Tooltip], bars: tuple[str, ...] = ()
+) -> Any:
     """where, domain, x and y -> a chart. In domain in ink, the cases that move most in colour, all others grey; what the
-    pointer is on stands out with its name, and a click keeps it so."""
+    pointer is on stands out with its name, and bars between two fields; a click keeps it so."""
     field = str(x.to_dict()["field"])
+    x = x.scale(domain=[float(table[field].min()), float(table[field].max())])
     named = movers(table, y)
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
@@ -33,7 +36,7 @@ def case_lines(table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[
     labels = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=11).encode(x=f"{field}:Q", y="at:Q", text="where:N")
     last = base.transform_filter(alt.datum[field] == table[field].max())
     layers = [
-        *([below.transform_filter(lit)] if below is not None else []),
+        *([base.transform_filter(lit).mark_rule(strokeWidth=2, color=INK).encode(y=f"{bars[0]}:Q", y2=bars[1])] if bars else []),
         base.mark_line(strokeWidth=11, opacity=0, color=INK),  # for the pointer
         grey.mark_line(strokeWidth=1.2, color=GREY, opacity=0.6),
         grey.mark_point(filled=True, size=14, color=GREY, opacity=0.7),
@@ -61,7 +64,9 @@ def movers(table: pd.DataFrame, y: str) -> list[str]:
 
 def names_at_ends(table: pd.DataFrame, x: str, y: str, named: list[str]) -> pd.DataFrame:
     """Where the names of lines stand: at their last points, but one below the other where these lie together."""
-    rows = table[table["where"].isin(named) | table["inside"]].sort_values(x, kind="stable").drop_duplicates("where", keep="last")
+    rows = (
+        table[table["where"].isin(named) | table["inside"]].sort_values(x, kind="stable").drop_duplicates("where", keep="last")
+    )
     rows = rows[[x, y, "where", "inside"]].sort_values(y, ascending=False, kind="stable")
     return rows.assign(at=stacked(list(rows[y]), LINE / HEIGHT))
 

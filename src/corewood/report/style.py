@@ -31,7 +31,7 @@ DARK = {
                strict=True)),
 }  # fmt: skip
 PERCENT = ".0%"
-WIDE = 984  # pixels inside a card of the page
+WIDE = 976  # pixels inside a card of the page
 LETTER = 6.2  # of an axis, pixels on average
 PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
 
