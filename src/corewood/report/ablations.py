@@ -77,7 +77,7 @@ def ablation_chart(tables: Tables) -> Any:
     for name, part in rows.groupby("where", sort=False):
         heads = part.loc[part["kind"] == "head", "change"].abs()
         limit = max(0.5, float(heads.max()) if len(heads) else 0.0)  # an MLP may cost far more: it is drawn as the limit
-        scale = alt.Scale(range=RED_TO_BLUE, domain=[-limit, limit], clamp=True)
+        scale = alt.Scale(range=RED_TO_BLUE, interpolate="rgb", domain=[-limit, limit], clamp=True)
         base = alt.Chart(part[["layer", "unit", "units", "change", "low", "high", "core", "n"]]).encode(
             **unit_places(columns),
             tooltip=tips("units:N | change, points = change:Q +.1f | low:Q +.1f | high:Q +.1f | in the core = core:N | n:Q"),

@@ -14,9 +14,10 @@ from corewood.report.style import Tables, tips, where
 @chart("Training", "dynamics", "Accuracy over training", of="dynamics")  # figure 6
 def dynamics_chart(tables: Tables) -> Any:
     """The full model at each checkpoint. Cases that rise after the thick line, in domain, were learnt on top of the shortcut.
-    Those that move most have their names, the others are grey: point at a line to see which it is; a click keeps it."""
+    Those that move and stand apart have their names, the others are grey: point at a line to see which it is; a click
+    keeps it."""
     table = tables["dynamics"].copy()
     table["where"] = where(table)
-    table = table[["checkpoint", "where", "domain", "value", "low", "high", "n"]]
+    table = table[["checkpoint", "where", "dataset", "case", "domain", "value", "low", "high", "n"]]
     tooltip = tips("case = where:N | step = checkpoint:Q | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | n:Q")
     return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), "value", "accuracy of the full model", tooltip)

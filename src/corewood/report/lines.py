@@ -1,12 +1,14 @@
-"""Many cases as lines: grey, but for those that move most, which have their names at their ends."""
+"""Many cases as lines: grey, but for those that move and stand apart, which have their names at their ends."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
+from corewood.analyse.generalisation import judged
 from corewood.report.style import DASHES, GREY, INK, LINES, room, share_axis
 
 NAMED = 6  # cases that have a colour and a name
@@ -15,13 +17,13 @@ HEIGHT, LINE = 360, 13  # pixels: of the chart, and of a name
 
 
 def case_lines(
-    table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[alt.Tooltip], bars: tuple[str, ...] = ()
+    table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[alt.Tooltip], bars: Iterable[tuple[str, str]] = ()
 ) -> Any:
-    """where, domain, x and y -> a chart. In domain in ink, the cases that move most in colour, all others grey; what the
+    """where, dataset, case, domain, x and y -> a chart. In domain in ink, cases that move in colour, all others grey; what the
     pointer is on stands out with its name, and bars between two fields; a click keeps it so."""
     field = str(x.to_dict()["field"])
     x = x.scale(domain=[float(table[field].min()), float(table[field].max())])
-    named = movers(table, y)
+    named = movers(judged(table), field, y)
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
     kept = alt.selection_point(name="kept", fields=["where"], empty=False)
@@ -36,7 +38,7 @@ def case_lines(
     labels = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=11).encode(x=f"{field}:Q", y="at:Q", text="where:N")
     last = base.transform_filter(alt.datum[field] == table[field].max())
     layers = [
-        *([base.transform_filter(lit).mark_rule(strokeWidth=2, color=INK).encode(y=f"{bars[0]}:Q", y2=bars[1])] if bars else []),
+        *(base.transform_filter(lit).mark_rule(strokeWidth=2, color=INK).encode(y=f"{low}:Q", y2=high) for low, high in bars),
         base.mark_line(strokeWidth=11, opacity=0, color=INK),  # for the pointer
         grey.mark_line(strokeWidth=1.2, color=GREY, opacity=0.6),
         grey.mark_point(filled=True, size=14, color=GREY, opacity=0.7),
@@ -55,11 +57,13 @@ def case_lines(
     return alt.layer(*layers).add_params(over, kept).properties(width=room(beside=beside), height=HEIGHT)
 
 
-def movers(table: pd.DataFrame, y: str) -> list[str]:
-    """The cases between whose highest and lowest point lies most."""
-    values = table[table["domain"] == "challenge"].groupby("where", sort=False)[y]
-    moved = (values.max() - values.min()).sort_values(ascending=False, kind="stable")
-    return [str(name) for name in moved[moved >= MOVES].index[:NAMED]]
+def movers(table: pd.DataFrame, x: str, y: str) -> list[str]:
+    """Cases that are not level; of these, the ones furthest from what most cases do."""
+    cases = table[table["domain"] == "challenge"]
+    apart = (cases[y] - cases.groupby(x)[y].transform("median")).abs().groupby(cases["where"], sort=False).mean()
+    values = cases.groupby("where", sort=False)[y]
+    moved = apart[values.max() - values.min() >= MOVES].sort_values(ascending=False, kind="stable")
+    return [str(name) for name in moved.index[:NAMED]]
 
 
 def names_at_ends(table: pd.DataFrame, x: str, y: str, named: list[str]) -> pd.DataFrame:

@@ -40,7 +40,7 @@ from corewood.report.words import largest, name, pct, plus_minus, quoted, two_di
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
 WHOLE = "whole sets, balanced accuracy"
-OFFSETS = (0, -4, 4, -7, 7)  # pixels that dots are moved from the middle of their row where they would hide each other
+OFFSETS = (0, -4, 4, -8, 8)  # pixels that dots are moved from the middle of their row where they would hide each other
 DOT = 7  # pixels across
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
@@ -74,7 +74,7 @@ def spread_chart(tables: Tables) -> Any:
     for part in parts:
         here = whole.loc[whole["part"] == part, range_columns]
         ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
-        ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=18)
+        ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=24)
         layers = (
             ranges.encode(y=y, x=alt.X("min:Q", title="accuracy"), x2="max:Q"),
             ticks.encode(
@@ -84,12 +84,12 @@ def spread_chart(tables: Tables) -> Any:
             ),
             *(
                 alt.Chart(dots[columns])
-                .mark_circle(size=46, opacity=0.85, color=GREENS[4], stroke=PAPER, strokeWidth=0.7, yOffset=offset)
+                .mark_circle(size=40, opacity=0.9, color=GREENS[4], stroke=PAPER, strokeWidth=0.7, yOffset=offset)
                 .encode(y=y, x=x, tooltip=tooltip)
                 for offset, dots in rows_of_dots(found[found["part"] == part])
             ),
         )
-        panels.append(alt.layer(*layers).properties(width=width, height=alt.Step(20), title=part))
+        panels.append(alt.layer(*layers).properties(width=width, height=alt.Step(24), title=part))
     return in_rows(panels)
 
 
@@ -162,6 +162,7 @@ def differences_chart(tables: Tables) -> Any:
     table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
     table["where"], table["part"] = where(table), table["target"].map(percent)
     order = order_of_cases(table)
+    table["end"] = table[["std", "noise_std"]].max(axis=1)
     table["text"] = table["real"].astype(str) + " of " + table["pairs"].astype(str)
     y = ordered(alt.Y, "where", order)
     shown_there = tips(
@@ -170,7 +171,7 @@ def differences_chart(tables: Tables) -> Any:
         "pairs that differ for real = text:N | n:Q"
     )
     parts = [percent(target) for target in shown(table["target"])]
-    longest = float(table.loc[table["part"].isin(parts), ["std", "noise_std"]].max().max()) or 0.01
+    longest = float(table.loc[table["part"].isin(parts), "end"].max()) or 0.01
     one_for_all = alt.Scale(domain=[0, longest])
     panels = []
     for part in parts:
@@ -179,16 +180,16 @@ def differences_chart(tables: Tables) -> Any:
             x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT), scale=one_for_all)
         )
         noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
-        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
+        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="end:Q", text="text:N")
         layers = bars + noise + label
-        panels.append(layers.properties(width=room(order, min(2, len(parts)), 60), height=alt.Step(17), title=part))
+        panels.append(layers.properties(width=room(order, min(2, len(parts)), 40), height=alt.Step(17), title=part))
     return in_rows(panels)
 
 
 @chart("Subnetworks", "sparsity", "Accuracy against sparsity", of="spread")  # figure 4
 def sparsity_chart(tables: Tables) -> Any:
-    """Lines join the means over seeds. The thick one is in domain; the cases that move most have their names, the others are
-    grey: point at a line to see which it is, and a bar from its worst to its best seed; a click keeps it."""
+    """Lines join the means over seeds. The thick one is in domain; cases that move and stand apart have their names, the
+    others are grey: point at a line to see which it is, and a bar from its worst to its best seed; a click keeps it."""
     return against_sparsity(tables["spread"])
 
 
@@ -199,10 +200,10 @@ def against_sparsity(spread: pd.DataFrame) -> Any:
         start[column] = start["full"]
     table = pd.concat([start, spread], ignore_index=True)
     table["where"] = where(table)
-    table = table[["target", "where", "domain", "mean", "min", "max", "n", "subnetworks"]]
+    table = table[["target", "where", "dataset", "case", "domain", "mean", "min", "max", "n", "subnetworks"]]
     x = alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT))
     tooltip = tips("case = where:N | removed = target:Q .0% | mean:Q .1% | min:Q .1% | max:Q .1% | subnetworks:Q")
-    return case_lines(table, x, "mean", "accuracy, mean over seeds", tooltip, bars=("min", "max"))
+    return case_lines(table, x, "mean", "accuracy, mean over seeds", tooltip, bars=[("min", "max")])
 
 
 @chart("Subnetworks", "ablated-values", "What stands in for a removed unit", of="ablated_values")

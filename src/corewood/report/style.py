@@ -32,7 +32,7 @@ DARK = {
 }  # fmt: skip
 PERCENT = ".0%"
 WIDE = 976  # pixels inside a card of the page
-LETTER = 6.2  # of an axis, pixels on average
+LETTER = 5.4  # of an axis, pixels on average
 PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
 
 
