@@ -11,11 +11,27 @@ from corewood.analyse.ablation import OUTSIDE, widened
 from corewood.report.html import html_table, in_points, share
 from corewood.report.items import chart, says, table
 from corewood.report.spread import skill_name
-from corewood.report.style import INK, LINES, MARK, PALE, Tables, coloured, in_rows, ordered, tips, unit_places
+from corewood.report.style import (
+    GREY,
+    INK,
+    LINES,
+    MARK,
+    PAPER,
+    RED_TO_BLUE,
+    Tables,
+    coloured,
+    in_rows,
+    ordered,
+    ringed,
+    room,
+    tips,
+    unit_places,
+)
 from corewood.report.words import count, joined, largest, signed
 
 COLUMNS = 8  # cases that fit beside each other
 HEADS = 8  # lines that have a colour of their own
+EXAMPLES = "examples"
 CORE, OTHERS, AVERAGE = "core", "other heads of the core", "average head outside the core"
 
 
@@ -47,8 +63,8 @@ def called(ablation: pd.DataFrame) -> pd.Series:
 
 @chart("Ablations", "ablation", "Every unit alone", of="ablation")
 def ablation_chart(tables: Tables) -> Any:
-    """The change in accuracy, in points, when one unit is removed from the full model; circles mark the core. Each panel
-    has the scale of its heads; an MLP that costs more has the darkest red."""
+    """The change in accuracy, in points, when one unit is removed from the full model; rings mark the core. Each panel
+    has the scale of its heads; an MLP that costs more has the strongest red."""
     rows = whole_sets(tables["ablation"])
     rows = rows[rows["kind"].isin(["head", "mlp"])].copy()
     if rows.empty or rows["units"].nunique() < 6:
@@ -56,36 +72,36 @@ def ablation_chart(tables: Tables) -> Any:
     place = rows["units"].str.extract(r"L(\d+)\.(?:H(\d+)|MLP)")
     rows["layer"], rows["unit"] = place[0].astype(int), place[1].fillna("MLP")
     columns = [str(i) for i in sorted({int(u) for u in rows["unit"] if u != "MLP"})] + ["MLP"]
-    cell = 24 if len(columns) <= 17 else 17
+    cell = max(17, min(32, room(across=2, beside=60) // len(columns)))
     panels = []
     for name, part in rows.groupby("where", sort=False):
         heads = part.loc[part["kind"] == "head", "change"].abs()
         limit = max(0.5, float(heads.max()) if len(heads) else 0.0)  # an MLP may cost far more: it is drawn as the limit
-        scale = alt.Scale(scheme="redblue", domain=[-limit, limit], clamp=True)
+        scale = alt.Scale(range=RED_TO_BLUE, interpolate="rgb", domain=[-limit, limit], clamp=True)
         base = alt.Chart(part[["layer", "unit", "units", "change", "low", "high", "core", "n"]]).encode(
             **unit_places(columns),
             tooltip=tips("units:N | change, points = change:Q +.1f | low:Q +.1f | high:Q +.1f | in the core = core:N | n:Q"),
         )
-        cells = base.mark_rect(stroke="white").encode(
+        cells = base.mark_rect(stroke=PAPER).encode(
             color=alt.Color("change:Q", title="points", scale=scale, legend=alt.Legend(orient="right", gradientLength=120))
         )
-        rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 8, color=INK, strokeWidth=1.6)
-        panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=str(name)))
+        rings = ringed(base.transform_filter(alt.datum.core), cell * 8)
+        panels.append(alt.layer(cells, *rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=str(name)))
     return in_rows(panels).resolve_scale(color="independent")
 
 
 @table("Ablations", "ablation-table", "Core heads removed one by one", of="ablation")  # tables 3, 4, 6, 8
 def ablation_table(tables: Tables) -> str | None:
     """Accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves out
-    zero."""
+    zero. Without cases in focus, those columns that change most in these rows."""
     ablation = tables["ablation"].assign(units=called(tables["ablation"]))
-    columns = ablation_columns(ablation)
     shown = ablation[ablation["core"] | ~ablation["kind"].isin(["head", "mlp"])]
     if ablation["core"].sum() == 0:
         shown = ablation
     sets = shown[shown["kind"] == "set"]["units"].unique()
     shown = shown[(shown["kind"] != "set") | shown["units"].isin(sets[:20])]
-    rows: dict[str, dict[str, Any]] = {"none: the full model": {}}
+    columns, known = ablation_columns(shown)
+    rows: dict[str, dict[str, Any]] = {EXAMPLES: {}, "none: the full model": {}}
     value: dict[tuple[str, str, str], Any] = {(r.units, r.dataset, r.case): r for r in shown.itertuples()}  # type: ignore[misc]
     order = [OUTSIDE] if (shown["units"] == OUTSIDE).any() else []
     order += [u for u in dict.fromkeys(shown["units"]) if u != OUTSIDE]
@@ -93,16 +109,20 @@ def ablation_table(tables: Tables) -> str | None:
         for units in order:
             found = value.get((units, dataset, case))
             if found is not None:
+                rows[EXAMPLES][heading] = f"{found.n:,.0f}"
                 rows["none: the full model"][heading] = share(float(found.full))
                 sure = found.low > 0 or found.high < 0
                 text = f"{100 * found.value:.1f} ({in_points(found.change)}{'*' if sure else ''})"
                 rows.setdefault(units, {})[heading] = text
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("removed").reset_index()
-    return html_table(table.fillna("\u2013"))
+    cases = len(columns) - len(shown.loc[shown["domain"] != "challenge", "dataset"].unique())
+    note = f"<p>{cases} of {known} cases, those that change most.</p>" if cases < known else ""
+    return note + html_table(table.fillna("\u2013"))
 
 
-def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most."""
+def ablation_columns(ablation: pd.DataFrame) -> tuple[list[tuple[str, str, str]], int]:
+    """(dataset, case, heading): in domain, then the cases in focus; without focus, those that change most in the rows given.
+    And how many cases there are."""
     inside = [(str(d), "all", "in domain") for d in ablation.loc[ablation["domain"] == "in-domain", "dataset"].unique()]
     too = ablation.loc[ablation["domain"] == "in-domain too", "dataset"].unique()
     inside += [(str(d), "all", f"in domain: {d}") for d in too]
@@ -115,7 +135,8 @@ def ablation_columns(ablation: pd.DataFrame) -> list[tuple[str, str, str]]:
     keys = list(largest.sort_values(ascending=False, kind="stable").index[:COLUMNS])
     ordered = [key for key in largest.index if key in keys]
     several = cases["dataset"].nunique() > 1
-    return inside + [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
+    named = [(str(d), str(c), str(d) if c == "all" else f"{d}: {c}" if several else str(c)) for d, c in ordered]
+    return inside + named, len(largest)
 
 
 @table("Ablations", "ablation-skills", "Skills without a core head", of="skill_ablation")
@@ -149,6 +170,7 @@ def interactions_chart(tables: Tables) -> Any:
     rows = rows.assign(name=called(rows))
     last = rows[rows["where"] == list(dict.fromkeys(rows["where"]))[-1]]
     chosen = list(last.reindex(last["interaction"].abs().sort_values(ascending=False, kind="stable").index)["name"][:30])
+    width = room(chosen, min(2, rows["where"].nunique()))
     panels = []
     for name, part in rows[rows["name"].isin(chosen)].groupby("where", sort=False):
         shown = part[["name", "interaction", "interaction_low", "interaction_high", "pure", "change", "n"]]
@@ -156,14 +178,17 @@ def interactions_chart(tables: Tables) -> Any:
             y=ordered(alt.Y, "name", chosen),
             tooltip=tips(
                 "units = name:N | joint change, points = change:Q +.1f | beyond the sum = interaction:Q +.1f | "
-                "low = interaction_low:Q +.1f | high = interaction_high:Q +.1f | beyond all smaller sets = pure:Q +.1f | n:Q"
+                "95 % interval from = interaction_low:Q +.1f | to = interaction_high:Q +.1f | "
+                "beyond all smaller sets = pure:Q +.1f | n:Q"
             ),
         )
         title = "joint change minus the sum of single changes, points"
-        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("interaction_low:Q", title=title), x2="interaction_high:Q")
+        bars = base.mark_rule(strokeWidth=2, color=INK).encode(
+            x=alt.X("interaction_low:Q", title=title), x2="interaction_high:Q"
+        )
         dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
         zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
-        panels.append((zero + bars + dots).properties(width=330, height=alt.Step(16), title=str(name)))
+        panels.append((zero + bars + dots).properties(width=width, height=alt.Step(16), title=str(name)))
     return in_rows(panels)
 
 
@@ -181,7 +206,7 @@ def over_training_chart(tables: Tables) -> Any:
     lines = pd.concat([heads, rows[rows["units"] == OUTSIDE]])
     lines["line"] = lines["units"].where(lines["units"].isin(named), OTHERS).mask(lines["units"] == OUTSIDE, AVERAGE)
     names = [name for name in (*named, OTHERS, AVERAGE) if (lines["line"] == name).any()]
-    colours = [*LINES[: len(named)], *([PALE] if OTHERS in names else []), INK]
+    colours = [*LINES[: len(named)], *([GREY] if OTHERS in names else []), INK]
     panels = []
     for place, part in lines.groupby("where", sort=False):
         base = alt.Chart(part[["units", "line", "checkpoint", "change", "low", "high", "n"]]).encode(
@@ -189,14 +214,18 @@ def over_training_chart(tables: Tables) -> Any:
             y=alt.Y("change:Q", title="change in accuracy, points"),
             color=coloured("line", names, colours),
             detail="units:N",
-            tooltip=tips("removed = units:N | step = checkpoint:Q | change:Q +.1f | low:Q +.1f | high:Q +.1f | n:Q"),
+            tooltip=tips(
+                "removed = units:N | step = checkpoint:Q | change, points = change:Q +.1f | low:Q +.1f | high:Q +.1f | n:Q"
+            ),
         )
         average = alt.datum.line == AVERAGE
         layers = [base.transform_filter(~average).mark_line(strokeWidth=1.8)]
         layers.append(base.transform_filter(average).mark_line(strokeDash=[4, 3], strokeWidth=1.8))
         layers.append(base.transform_filter(alt.datum.checkpoint > 0).mark_point(filled=True, size=32))
         layers.append(base.transform_filter(alt.datum.checkpoint == 0).mark_point(filled=False, size=32))
-        panels.append(alt.layer(*layers).properties(width=330, height=240, title=str(place)))
+        panels.append(
+            alt.layer(*layers).properties(width=room(across=min(2, lines["where"].nunique())), height=240, title=str(place))
+        )
     return in_rows(panels)
 
 

@@ -19,11 +19,14 @@ from corewood.report.style import (
     INK,
     LINES,
     MARK,
+    PAPER,
     PERCENT,
     Tables,
     coloured,
     in_rows,
     ordered,
+    room,
+    shaped,
     share_axis,
     styled,
     tips,
@@ -46,20 +49,22 @@ def head_table(tables: Tables) -> str | None:
 
 @chart("Attention", "attention", "Where attention goes", of="attention")
 def attention_chart(tables: Tables) -> Any:
-    """Every dot is a head, red ones are in the core; the dark tick is what a head gives that attends evenly to all it sees."""
+    """Every dot is a head, red diamonds are in the core; the tick is what a head gives that attends evenly to all it sees."""
     table = tables["attention"]
     kinds = list(dict.fromkeys(table["kind"]))
     y = ordered(alt.Y, "kind", kinds)
     base = alt.Chart(table[["unit", "kind", "mean", "uniform", "core"]])
     shown = tips(
-        "unit:N | attends to = kind:N | share of its attention = mean:Q .3f | by chance = uniform:Q .3f | in the core = core:N"
+        "unit:N | attends to = kind:N | share of its attention = mean:Q .1% | by chance = uniform:Q .1% | in the core = core:N"
     )
     x = share_axis(alt.X, "mean", "share of the attention")
     rest = base.transform_filter(~alt.datum.core).mark_circle(size=42, opacity=0.55, color=GREENS[3])
-    core = base.transform_filter(alt.datum.core).mark_circle(size=60, opacity=0.85, color=MARK)
+    core = base.transform_filter(alt.datum.core).mark_point(
+        shape="diamond", filled=True, size=95, opacity=1, color=MARK, stroke=PAPER, strokeWidth=1.2
+    )
     chance = base.mark_tick(color=INK, thickness=2, size=22).encode(x="mean(uniform):Q", y=y)
     heads = [dots.encode(x=x, y=y, tooltip=shown) for dots in (rest, core)]
-    return alt.layer(chance, *heads).properties(width=560, height=alt.Step(28))
+    return alt.layer(chance, *heads).properties(width=room(kinds), height=alt.Step(28))
 
 
 @chart(
@@ -76,15 +81,19 @@ def over_training_chart(tables: Tables) -> Any:
         base = alt.Chart(rows[["unit", "checkpoint", "mean", "low", "high", "uniform"]]).encode(
             x=alt.X("checkpoint:Q", title="fine-tuning step"),
             tooltip=tips(
-                "unit:N | step = checkpoint:Q | share = mean:Q .3f | low:Q .3f | high:Q .3f | by chance = uniform:Q .3f"
+                "unit:N | step = checkpoint:Q | share = mean:Q .1% | low:Q .1% | high:Q .1% | by chance = uniform:Q .1%"
             ),
         )
-        lines = base.mark_line(point=True).encode(
-            y=share_axis(alt.Y, "mean", "share of the attention"), color=coloured("unit", names, [*LINES, *LINES])
-        )
+        base_y, colour = share_axis(alt.Y, "mean", "share of the attention"), coloured("unit", names, [*LINES, *LINES])
+        lines = base.mark_line().encode(y=base_y, color=colour)
+        lines += base.mark_point(filled=True, size=45).encode(y=base_y, color=colour, shape=shaped("unit", names))
         chance = base.mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1.2).encode(y="uniform:Q")
-        panels.append((chance + lines).properties(width=330, height=220, title=f"to {PLACES.get(str(kind), str(kind))}"))
-    return in_rows(panels).resolve_scale(color="independent") if panels else None
+        panels.append(
+            (chance + lines).properties(
+                width=room(across=min(2, clear["kind"].nunique())), height=220, title=f"to {PLACES.get(str(kind), str(kind))}"
+            )
+        )
+    return in_rows(panels).resolve_scale(color="independent", shape="independent") if panels else None
 
 
 def clear_heads(scores: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +137,7 @@ def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int,
                 scale=alt.Scale(domain=[0, 1], range=GREENS),
                 legend=alt.Legend(format=PERCENT, orient="right"),
             ),
-            tooltip=tips("from = looks:N | to = at:N | attention = value:Q .2f"),
+            tooltip=tips("from = looks:N | to = at:N | attention = value:Q .0%"),
         )
         .properties(width=alt.Step(cell), height=alt.Step(cell))
     )
@@ -160,7 +169,7 @@ def maps_chart(tables: Tables) -> Any:
         )  # fmt: skip
         words = dict(zip(both["at"].astype(int), both["word"].astype(str), strict=True))
         parts = {unit: example[example["unit"] == unit][["query", "key", "value"]] for unit in units[:MAPS]}
-        panels = [heat_map(part, words, words, 12).properties(title=unit) for unit, part in parts.items()]
+        panels = [heat_map(part, words, words, 14).properties(title=unit) for unit, part in parts.items()]
         case = str(example["case"].iloc[0])
         grid = in_rows(panels, 3)
         rows.append(grid.properties(title=f"“{case}”") if case else grid)

@@ -10,7 +10,7 @@ import pandas as pd
 from corewood.analyse.generalisation import NOISE, RATIO, judged
 from corewood.report.html import html_table, nats, share
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, PERCENT, Tables, ordered, percent, shown, tips
+from corewood.report.style import GREENS, PAPER, PERCENT, Tables, ordered, percent, room, shown, tips
 from corewood.report.ways import CORE, L0, WITH, WITHOUT, spoken
 from corewood.report.words import between, heads_in, joined, largest, name, pct, quoted
 
@@ -42,20 +42,21 @@ def competing_chart(tables: Tables) -> Any:
 def panel(rows: pd.DataFrame, measure: str, ways: list[str]) -> Any:
     columns = ["how", "search", "subnetwork", "held_kl", "in_domain", "cases", "shared", "faithful"]
     shares = measure != "held_kl" and (rows["metric"] == "accuracy").all()
+    inside = ".1%" if (rows["metric"] == "accuracy").all() else ".3f"
     axis = alt.Axis(format=PERCENT) if shares else alt.Axis()
     scale = alt.Scale(zero=True) if measure == "held_kl" else alt.Scale(domain=[min(0.0, float(rows[measure].min())), 1])
     base = alt.Chart(rows[columns].assign(faithful=rows["faithful"].astype(bool))).encode(
         x=ordered(alt.X, "how", ways, axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{measure}:Q", title=MEASURES[measure], axis=axis, scale=scale),
         tooltip=tips(
-            "subnetwork:N | held-out KL = held_kl:Q .4f | in domain = in_domain:Q .3f | cases, mean = cases:Q .3f | "
-            "share of its units in the plain mask = shared:Q .2f | as faithful as plain ones = faithful:N"
+            f"subnetwork:N | held-out KL = held_kl:Q .4f | in domain = in_domain:Q {inside} | cases, mean = cases:Q .1% | "
+            "share of its units in the plain mask = shared:Q .0% | as faithful as plain ones = faithful:N"
         ),
     )
     lines = base.mark_line(opacity=0.35, color=GREENS[4]).encode(detail="search:N")
     good = base.transform_filter(alt.datum.faithful).mark_point(filled=True, size=55, opacity=0.9, color=GREENS[4])
-    poor = base.transform_filter(~alt.datum.faithful).mark_point(fill="white", size=45, opacity=1, color=GREENS[4])
-    return (lines + good + poor).properties(width=90 + 60 * len(ways), height=190)
+    poor = base.transform_filter(~alt.datum.faithful).mark_point(fill=PAPER, size=45, opacity=1, color=GREENS[4])
+    return (lines + good + poor).properties(width=room(across=len(MEASURES)), height=190)
 
 
 @table("Competing", "competing-table", "Seed by seed", of="competing")

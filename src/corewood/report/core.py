@@ -12,12 +12,16 @@ from corewood.report.items import chart, says, table
 from corewood.report.style import (
     GREENS,
     INK,
-    MARK,
+    PAPER,
     PERCENT,
     Tables,
+    coloured,
     in_rows,
     ordered,
     percent,
+    ringed,
+    room,
+    shaped,
     share_axis,
     shown,
     tips,
@@ -36,8 +40,8 @@ def tunings_table(tables: Tables) -> str | None:
 
 @chart("Heads and core", "heads", "Which heads survive", of="frequencies")
 def heads_chart(tables: Tables) -> Any:
-    """Dark heads are kept by most subnetworks. A red ring marks the core: heads that every subnetwork keeps, at every
-    sparsity."""
+    """The stronger the green, the more subnetworks keep the head. A ring marks the core: heads that every subnetwork keeps,
+    at every sparsity."""
     table = tables["frequencies"].copy()
     table["unit"] = table["index"].astype(str).where(table["kind"] == "head", "MLP")
     table["name"] = "L" + table["layer"].astype(str) + "." + table["unit"].where(table["unit"] == "MLP", "H" + table["unit"])
@@ -45,14 +49,16 @@ def heads_chart(tables: Tables) -> Any:
     table["core"] = table["name"].isin(members)
     columns = [str(i) for i in sorted(set(table.loc[table["kind"] == "head", "index"]))] + ["MLP"]
     panels = []
-    cell = 26 if len(columns) <= 17 else 18
+    cell = max(18, min(34, room(across=2) // len(columns)))
     for target in shown(table["target"]):
         part = table[table["target"] == target]
         base = alt.Chart(part[["layer", "unit", "name", "count", "of", "share", "core"]]).encode(
             **unit_places(columns),
-            tooltip=tips("unit = name:N | kept by = count:Q | of = of:Q | share:Q .2f | in the core = core:N"),
+            tooltip=tips(
+                "unit = name:N | kept by = count:Q | of so many subnetworks = of:Q | share:Q .0% | in the core = core:N"
+            ),
         )
-        cells = base.mark_rect(stroke="white").encode(
+        cells = base.mark_rect(stroke=PAPER).encode(
             color=alt.Color(
                 "share:Q",
                 title="share of subnetworks that keep it",
@@ -60,8 +66,8 @@ def heads_chart(tables: Tables) -> Any:
                 legend=alt.Legend(format=PERCENT, orient="bottom"),
             )
         )
-        rings = base.transform_filter(alt.datum.core).mark_point(shape="circle", size=cell * 9, color=MARK, strokeWidth=2.5)
-        panels.append((cells + rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=percent(target)))
+        rings = ringed(base.transform_filter(alt.datum.core), cell * 9)
+        panels.append(alt.layer(cells, *rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=percent(target)))
     return in_rows(panels)
 
 
@@ -97,9 +103,9 @@ def two_sparsities_chart(tables: Tables) -> Any:
         cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale=alt.Scale(range=GREENS), title="heads"))
         numbers = base.mark_text(fontSize=11).encode(
             text="heads:Q",
-            color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value("white"), alt.value(INK)),
+            color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value(PAPER), alt.value(INK)),
         )
-        panels.append((cells + numbers).properties(width=alt.Step(34), height=alt.Step(30), title=label))
+        panels.append((cells + numbers).properties(width=alt.Step(44), height=alt.Step(32), title=label))
     return in_rows(panels[:6])
 
 
@@ -122,9 +128,9 @@ def ranked_chart(tables: Tables) -> Any:
             .encode(
                 x=ordered(alt.X, "unit", order, title=title if target == heads["target"].min() else None, axis=names),
                 y=share_axis(alt.Y, "share", "kept by"),
-                tooltip=tips("unit:N | kept by = count:Q | of = of:Q"),
+                tooltip=tips("unit:N | kept by = count:Q | of so many subnetworks = of:Q"),
             )
-            .properties(width=max(320, min(900, 11 * len(order))), height=110, title=percent(float(target)))
+            .properties(width=max(room(), 8 * len(order)), height=110, title=percent(float(target)))
         )
     return alt.vconcat(*panels)
 
@@ -145,9 +151,9 @@ def sizes_chart(tables: Tables) -> Any:
             x=share_axis(alt.X, "share", "share of the full model that stays"),
             y=ordered(alt.Y, "currency", names.values()),
             row=alt.Row("part:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-            tooltip=tips("subnetwork:N | currency:N | share:Q .3f | heads:Q | mlps:Q"),
+            tooltip=tips("subnetwork:N | currency:N | share:Q .1% | heads:Q | mlps:Q"),
         )
-        .properties(width=460, height=alt.Step(24))
+        .properties(width=room(names.values(), beside=110), height=alt.Step(24))
     )
 
 
@@ -203,13 +209,14 @@ def core_over_training_chart(tables: Tables) -> Any:
             continue
         base = alt.Chart(mine).encode(
             x=alt.X("checkpoint:Q", title="fine-tuning step"),
-            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts, scheme="viridis")),
+            color=coloured("part", parts),
             tooltip=tips(
-                "part:N | step = checkpoint:Q | heads of it there = shared:Q | its heads = whole:Q | share:Q .2f | "
-                "share by chance = chance:Q .2f | p:Q .2g"
+                "part:N | step = checkpoint:Q | heads of it there = shared:Q | its heads = whole:Q | share:Q .0% | "
+                "share by chance = chance:Q .0% | p:Q .2g"
             ),
         )
-        lines = base.mark_line(point=True).encode(y=share_axis(alt.Y, "share", "share of it already there"))
+        y = share_axis(alt.Y, "share", "share of it already there")
+        lines = base.mark_line().encode(y=y) + base.mark_point(filled=True, size=40).encode(y=y, shape=shaped("part", parts))
         chance = base.mark_line(strokeDash=[3, 3], opacity=0.6).encode(y="chance:Q")
-        panels.append((chance + lines).properties(width=330, height=260, title=whose))
+        panels.append((chance + lines).properties(width=room(across=2), height=260, title=whose))
     return in_rows(panels) if panels else None

@@ -14,7 +14,7 @@ from corewood.evaluate.metrics import BALANCED
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
 from corewood.report.spread import against_sparsity
-from corewood.report.style import INK, LINES, Tables, share_axis, tips
+from corewood.report.style import INK, LINES, Tables, coloured, room, share_axis, tips
 
 
 @chart("Training", "effective-size", "Effective size over training", of="effective_size")  # figures 6, 15, 16
@@ -45,9 +45,9 @@ def effective_size_chart(tables: Tables) -> Any:
     encoding = dict(
         x=alt.X("checkpoint:Q", title="fine-tuning step"),
         y=share_axis(alt.Y, "effective_size", "effective size: share of units kept"),
-        color=alt.Color("set:N", title=None, scale=alt.Scale(domain=sets, range=[INK, *LINES[1:]])),
+        color=coloured("set", sets, [INK, *LINES[1:]]),
         tooltip=tips(
-            "set:N | rule:N | step = checkpoint:Q | effective size = effective_size:Q .0% | full model = full:Q .3f | "
+            "set:N | rule:N | step = checkpoint:Q | effective size = effective_size:Q .0% | full model = full:Q .1% | "
             "flags = note:N | seeds:Q | runs missing = holes:Q"
         ),
     )
@@ -57,7 +57,7 @@ def effective_size_chart(tables: Tables) -> Any:
         layers.append(dashed.encode(**encoding))
     for clear, part in table.groupby("clear"):
         layers.append(alt.Chart(part).mark_point(filled=bool(clear), size=70, strokeWidth=2).encode(**encoding))
-    return alt.layer(*layers).properties(width=560, height=280)
+    return alt.layer(*layers).properties(width=room(), height=300)
 
 
 @table("Training", "effective-size-table", "Effective size by every rule", of="effective_size")
@@ -92,8 +92,8 @@ def effective_size_table(tables: Tables) -> str | None:
 
 @chart("Training", "grid", "Accuracy against sparsity, over the grid", of="effective_size accuracy")  # figure 4
 def grid_chart(tables: Tables) -> Any:
-    """The last checkpoint, pruned to every size of the grid. Lines join the means over seeds, bars span from the worst to
-    the best. Click a name to see it alone."""
+    """The last checkpoint, pruned to every size of the grid. Lines join the means over seeds; point at one to see
+    which case it is, and bars from its worst to its best seed."""
     rows = tables["accuracy"]
     grid = rows[rows["question"] == "effective_size"]
     rows = rows[rows["checkpoint"] == grid["checkpoint"].max()]

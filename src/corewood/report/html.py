@@ -56,7 +56,8 @@ def html_table(
     known = {c: f for c, f in {**FORMATS, **(formats or {})}.items() if c in table and pd.api.types.is_numeric_dtype(table[c])}
     head = "".join(f"<th>{escape(str(names.get(c, c)))}</th>" for c in table.columns)
     body = []
-    for row in table.itertuples(index=False):
+    whose = list(table["subnetwork"]) if "subnetwork" in table else [""] * len(table)
+    for row, subnetwork in zip(table.itertuples(index=False), whose, strict=True):
         cells = []
         for column, value in zip(table.columns, row, strict=True):
             missing, form = pd.isna(value), known.get(str(column))
@@ -64,6 +65,7 @@ def html_table(
             raw = -1e9 if missing and form else value
             kind = "" if form else ' class="text"'
             cells.append(f'<td{kind} data-value="{escape(str(raw))}">{escape(text)}</td>')
-        body.append(f"<tr>{''.join(cells)}</tr>")
+        of = f' data-subnetwork="{escape(str(subnetwork))}"' if subnetwork else ""  # for a page that lets it be picked
+        body.append(f"<tr{of}>{''.join(cells)}</tr>")
     rows = "".join(body)
     return f'<div class="wide"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

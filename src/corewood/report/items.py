@@ -44,6 +44,7 @@ class Drawn:
     item: Item
     content: Any  # what Vega-Lite draws, or HTML
     model: str = ""  # whose it is, where there are several
+    reading: str = ""  # an example of what is to be seen in it
 
 
 Make = Callable[[Callable[[Tables], Any]], Item]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.report.items import chart, says
-from corewood.report.style import GREENS, INK, MARK, PALE, Tables, in_rows, ordered, tips
+from corewood.report.style import GREENS, INK, MARK, PALE, PAPER, Tables, in_rows, ordered, tips
 from corewood.report.survivors import LIKELY
 from corewood.report.ways import first_way, tasks_of
 from corewood.report.words import between, plus_minus
@@ -45,12 +45,13 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
         x=ordered(alt.X, "one", tasks, axis=alt.Axis(labelAngle=-40)),
         y=ordered(alt.Y, "other", tasks),
         tooltip=tips(
-            "task = one:N | and task = other:N | shared:Q .3g | std:Q .3g | if independent = expected:Q .3g | "
+            "task = one:N | and task = other:N | units they share = shared:Q .3g | std:Q .3g | "
+            "if independent = expected:Q .3g | "
             "p = p_whole:Q .2g | p, seeds apart = p:Q .2g"
         ),
     )
     cell = 42 if len(tasks) > 6 else 60
-    cells = base.mark_rect(stroke="white").encode(
+    cells = base.mark_rect(stroke=PAPER).encode(
         color=alt.condition(
             alt.datum.itself,
             alt.value(PALE),

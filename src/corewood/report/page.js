@@ -1,17 +1,123 @@
-// Draws every chart of the page, and lets tables be sorted. vegaEmbed comes with the bundle this is put into.
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const options = { renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } };
+// Draws every chart of the page, in the colours that the reader's system asks for, and lets a reader filter the page, sort
+// tables and pick a subnetwork. vegaEmbed comes with the bundle this is put into.
+const read = (id) => JSON.parse(document.getElementById(id).textContent);
+const specs = read("specs");
+const darker = read("dark");
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+const NARROW = 700; // pixels: below, panels stand one under the other
 
-for (const [name, spec] of Object.entries(specs)) {
+const words = { true: "yes", false: "no" };
+const asText = document.createElement("span");
+const inWords = (value) => {
+  asText.textContent = words[value] ?? String(value);
+  return asText.innerHTML;
+};
+const options = {
+  renderer: "svg",
+  actions: { export: true, source: false, compiled: false, editor: false },
+  tooltip: { sanitize: inWords },
+};
+
+// A spec for the page as it is: its colours, and no panel wider than a narrow window. Data stay as they are.
+function fitted(part, width, key = "") {
+  if (typeof part === "string") return darkness.matches ? (darker[part] ?? part) : part;
+  if (typeof part === "number") return key === "width" ? Math.min(part, width) : part;
+  if (Array.isArray(part)) return part.map((one) => fitted(one, width));
+  if (part === null || typeof part !== "object") return part;
+  const made = {};
+  for (const [name, value] of Object.entries(part)) {
+    const under = name === "hconcat" && width < Infinity ? "vconcat" : name;
+    made[under] = name === "datasets" || name === "data" ? value : fitted(value, width, name);
+  }
+  return made;
+}
+
+const views = {}; // by the chart's name
+function draw(name, spec) {
   const place = document.getElementById(`chart-${name}`);
-  vegaEmbed(place, spec, options).then(
-    () => place.setAttribute("data-drawn", "yes"),
+  const width = innerWidth < NARROW ? Math.max(150, innerWidth - 190) : Infinity;
+  views[name]?.finalize();
+  return vegaEmbed(place, fitted(spec, width), options).then(
+    ({ view, finalize }) => {
+      views[name] = { finalize };
+      view.addEventListener("click", (_, item) => clicked(item?.datum));
+      place.setAttribute("data-drawn", darkness.matches ? "dark" : "light");
+      mark(place);
+    },
     (problem) => {
       place.textContent = `This chart could not be drawn: ${problem.message}`;
       console.error(name, problem);
     },
   );
 }
+const drawAll = () => Object.entries(specs).forEach(([name, spec]) => draw(name, spec));
+
+// Picking: a click tells the whole page, and every chart and table marks what was picked. {subnetwork: null} unpicks.
+let picked = null;
+const chip = document.getElementById("picked");
+const pick = (detail) => document.dispatchEvent(new CustomEvent("corewood:pick", { detail }));
+const unpick = () => pick({ subnetwork: null, dataset: null, case: null });
+
+function clicked(datum) {
+  const { subnetwork = null, dataset = null, case: of = null } = datum ?? {};
+  if (subnetwork !== null) pick({ subnetwork, dataset, case: of });
+}
+
+function mark(place) {
+  for (const shape of place.querySelectorAll(".role-mark path")) {
+    const of = shape.__data__?.datum?.subnetwork; // what Vega drew it for
+    if (of === undefined) continue;
+    shape.classList.add("can-pick");
+    shape.classList.toggle("picked", of === picked);
+    shape.classList.toggle("beside", picked !== null && of !== picked);
+  }
+  for (const row of place.querySelectorAll("tr[data-subnetwork]")) {
+    row.classList.toggle("picked", row.dataset.subnetwork === picked);
+  }
+}
+
+document.addEventListener("corewood:pick", (event) => {
+  picked = event.detail.subnetwork;
+  chip.hidden = picked === null;
+  chip.textContent = `${picked} ×`;
+  mark(document);
+});
+document.addEventListener("click", (event) => {
+  const row = event.target.closest("tr[data-subnetwork]");
+  if (row) pick({ subnetwork: row.dataset.subnetwork, dataset: null, case: null });
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && picked !== null) unpick();
+});
+chip.addEventListener("click", unpick);
+
+// Contents close when something is chosen in them.
+const contents = document.querySelector("details.contents");
+contents.addEventListener("click", (event) => {
+  if (event.target.closest("a")) contents.open = false;
+});
+
+// Filtering: by the titles of charts and tables and of the parts they stand in.
+const filter = document.getElementById("filter");
+filter.addEventListener("input", () => {
+  const wanted = filter.value.trim().toLowerCase();
+  const has = (text) => text.toLowerCase().includes(wanted);
+  let any = false;
+  let part = null;
+  for (const element of document.querySelectorAll("main > h2.part, main > section")) {
+    if (element.matches("h2")) {
+      part = element;
+      part.classList.toggle("out", !has(part.textContent));
+      continue;
+    }
+    const title = element.querySelector("h3")?.textContent ?? "";
+    const found = has(part.textContent) || has(title);
+    element.classList.toggle("out", !found);
+    if (found) part.classList.remove("out");
+    any ||= found;
+  }
+  document.querySelector(".nothing").hidden = any;
+});
 
 const chosen = document.getElementById("model");
 if (chosen) {
@@ -37,3 +143,6 @@ for (const table of document.querySelectorAll("table.sortable")) {
     body.append(...[...body.rows].sort((a, b) => (down ? -order(a, b) : order(a, b))));
   });
 }
+
+drawAll();
+darkness.addEventListener("change", drawAll);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -35,9 +36,10 @@ from corewood.report import (
     verdicts,
     ways_compared,
 )
+from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
-from corewood.report.style import Tables, percent, styled
+from corewood.report.style import DARK, Tables, percent, styled
 from corewood.report.ways import BESIDE, MAGNITUDE
 from corewood.report.words import Finding, joined
 
@@ -67,6 +69,10 @@ FIRST = "spread"  # the chart on the first screen
 # the release of Vega-Lite that charts are written for, where vl-convert has it
 VEGA_LITE = min(vl_convert.get_vegalite_versions(), key=lambda v: (not alt.SCHEMA_VERSION.startswith(f"v{v}."), -float(v)))
 
+
+# words that are explained where they stand; others of the glossary are everyday words, too
+EVERYDAY = {"full", "model", "way", "focus", "spread", "points", "study", "job", "store", "hole", "chance", "gate"}
+MENTIONS = {term.lower().removesuffix("s"): term for term in GLOSSARY if term not in EVERYDAY} | {"full model": "full"}
 
 STAND_INS = {
     "mean": "its mean over non-padding tokens of the sample",
@@ -101,7 +107,7 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
     first = [d for items in sections.values() for d in items if d.item.name == FIRST and found.points]
     parts = [
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>'
-        + "\n".join(section(d, about["figures"]) for d in items if d not in first)
+        + "\n".join(section(d, about["figures"], tables) for d in items if d not in first)
         for name, items in sections.items()
     ]
     origin = provenance(about, tables)
@@ -112,12 +118,13 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         headline=escape(found.headline),
         lead=f'<p class="lead">{escape(found.lead)}</p>' if found.lead else "",
         tiles=tiles(tables) if found.points else "",
-        first="".join(section(d, about["figures"]) for d in first),
+        first="".join(section(d, about["figures"], tables) for d in first),
         points="".join(f"<li>{escape(p)}</li>" for p in found.points),
         sure=how_sure(found.sure),
         holes=holes(tables),
-        contents=choice(sections) + contents(sections),
+        contents=contents(sections),
         sections="\n".join(parts),
+        dark=json.dumps(DARK),
         specs=json.dumps(charts(sections), ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
         script=script.replace("</script", "<\\/script"),
     )
@@ -201,7 +208,7 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
             content = item(model.tables)
             if content is not None:
                 shown = content if item.table else styled(content).to_dict(validate=False)
-                made[item.section].append(Drawn(named(item, model), shown, model.label))
+                made[item.section].append(Drawn(named(item, model), shown, model.label, READING.get(item.name, "")))
     return {section: items for section, items in made.items() if items}
 
 
@@ -215,12 +222,20 @@ def slug(name: str) -> str:
 
 
 def contents(sections: Mapping[str, list[Drawn]]) -> str:
-    """One line per section, with what it shows."""
+    """A slim bar: everything in a fold, the sections, whose charts are shown, a filter, and what is picked."""
+    parts = {slug(name): name for name in sections} | {"provenance": "Where this comes from"}
     lines = []
     for name, items in sections.items():
         links = " ".join(f'<a href="#{d.item.name}"{of_model(d)}>{escape(d.item.title)}</a>' for d in items)
-        lines.append(f'<div><a class="part-link" href="#{slug(name)}">{escape(name)}</a> {links}</div>')
-    return "".join(lines) + '<div><a class="part-link" href="#provenance">Where this comes from</a></div>'
+        lines.append(f'<p><a class="part-link" href="#{slug(name)}">{escape(name)}</a> {links}</p>')
+    lines.append('<p><a class="part-link" href="#provenance">Where this comes from</a></p>')
+    links = "".join(f'<a href="#{at}">{escape(name)}</a>' for at, name in parts.items())
+    return (
+        f'<div class="bar"><details class="contents"><summary>Contents</summary><div>{"".join(lines)}</div></details>'
+        f'<div class="parts">{links}</div>'
+        f'{choice(sections)}<input id="filter" type="search" placeholder="Filter by title" aria-label="Filter by title">'
+        '<button id="picked" title="Picked in all charts; Escape unpicks" hidden></button></div>'
+    )
 
 
 def of_model(drawn: Drawn) -> str:
@@ -231,18 +246,49 @@ def choice(sections: Mapping[str, list[Drawn]]) -> str:
     """Where there are several models: which one the charts show."""
     labels = dict.fromkeys(d.model for items in sections.values() for d in items if d.model)
     options = "".join(f"<option>{escape(label)}</option>" for label in labels)
-    return (
-        f'<p class="choice"><label>Charts of one model show <select id="model">{options}</select></label></p>' if labels else ""
-    )
+    return f'<p class="choice"><label>Charts of <select id="model">{options}</select></label></p>' if labels else ""
 
 
-def section(drawn: Drawn, figures: Sequence[str]) -> str:
+def section(drawn: Drawn, figures: Sequence[str], tables: Tables) -> str:
     item = drawn.item
-    head = f'<section id="{item.name}"{of_model(drawn)}><h3>{escape(item.title)}</h3><p>{escape(item.text)}</p>'
-    if item.table:
-        return f"{head}{drawn.content}</section>"
-    links = " ".join(f'<a href="figures/{item.name}.{kind}">{kind.upper()}</a>' for kind in figures)
-    return f'{head}<div class="chart" id="chart-{item.name}"></div><p class="links">{links}</p></section>'
+    head = f'<section id="{item.name}"{of_model(drawn)}><h3>{escape(item.title)}</h3><p>{with_terms(item.text)}</p>'
+    content = drawn.content if item.table else f'{how_to_read(drawn)}<div class="chart" id="chart-{item.name}"></div>'
+    links = [f'<a href="figures/{item.name}.{kind}">{kind.upper()}</a>' for kind in figures if not item.table]
+    links += [f'<a href="tables/{name}.csv" download>{name}.csv</a>' for name in sources(item, tables)]
+    return f'{head}{content}<p class="links">{" ".join(links)}</p></section>'
+
+
+def sources(item: Item, tables: Tables) -> list[str]:
+    """The tables on disk that an item is made from: what it calls by other names are rows of these."""
+    found = []
+    for name in item.of:
+        plain_name = name.removesuffix("_over_training").removeprefix("skill_")
+        found.append(name if name in tables else "scores" if plain_name == "accuracy" else plain_name)
+    return [name for name in dict.fromkeys(found) if name in tables]
+
+
+def how_to_read(drawn: Drawn) -> str:
+    """An example of what is to be seen in a chart, in a fold; *names* stand out."""
+    if not drawn.reading:
+        return ""
+    text = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", escape(drawn.reading[0].upper() + drawn.reading[1:]))
+    return f'<details class="reading"><summary>How to read this</summary><p>For example: {text}</p></details>'
+
+
+def with_terms(text: str) -> str:
+    """The first mention of each word of the glossary has its meaning beside it."""
+    seen = set()
+
+    def marked(found: re.Match[str]) -> str:
+        term = MENTIONS[found[0].lower().removesuffix("s")]
+        if term in seen:
+            return found[0]
+        seen.add(term)
+        meaning = GLOSSARY[term].partition(". ")[0].rstrip(".").replace("`", "") + "."
+        return f'<span class="term" tabindex="0" data-meaning="{escape(meaning)}">{found[0]}</span>'
+
+    every = "|".join(sorted(map(re.escape, MENTIONS), key=len, reverse=True))
+    return re.sub(rf"\b({every})s?\b", marked, escape(text, quote=False), flags=re.IGNORECASE)
 
 
 def holes(tables: Tables) -> str:

@@ -12,7 +12,7 @@ from corewood.analyse.behaviour import GROUPS
 from corewood.evaluate.generated_maps import TYPES
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
-from corewood.report.style import INK, LINES, PERCENT, Tables, in_rows, ordered, tips
+from corewood.report.style import LINES, PAPER, PERCENT, Tables, in_rows, ordered, ringed, room, tips
 from corewood.report.survivors import LIKELY, chosen
 from corewood.report.ways import IMPORTANCE, first_prune, tasks_of
 from corewood.report.words import joined, plus_minus, quoted
@@ -47,7 +47,7 @@ def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
     data["order"] = data["type"].map({name: i for i, name in enumerate(TYPES)})
     return (
         alt.Chart(data)
-        .mark_bar(stroke="white", strokeWidth=0.5)
+        .mark_bar(stroke=PAPER, strokeWidth=0.5)
         .encode(
             y=ordered(alt.Y, "task", tasks),
             x=alt.X(
@@ -55,9 +55,9 @@ def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
             ),
             color=type_colour(),
             order="order:Q",
-            tooltip=tips("task:N | type:N | mean:Q .3f | std:Q .3f | seeds:Q | heads = count:Q"),
+            tooltip=tips("task:N | type:N | share = mean:Q .1% | std:Q .1% | seeds:Q | heads = count:Q"),
         )
-        .properties(width=370, height=20 * len(tasks), title=title)
+        .properties(width=room(tasks, 2), height=20 * len(tasks), title=title)
     )
 
 
@@ -100,14 +100,14 @@ def heads_panel(rows: pd.DataFrame, alive: set[tuple[int, int]], title: str) -> 
     base = alt.Chart(data).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelFontSize=9)),
         y=alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(labelFontSize=9)),
-        tooltip=tips("layer:O | head:O | type:N | share:Q .2f | alive:N"),
+        tooltip=tips("layer:O | head:O | type:N | share:Q .0% | super-survivor = alive:N"),
     )
-    cells = base.mark_rect(stroke="white").encode(
+    cells = base.mark_rect(stroke=PAPER).encode(
         color=type_colour(),
         opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0.3, 0.8], range=[0.45, 1], clamp=True), legend=None),
     )
-    rings = base.transform_filter(alt.datum.alive).mark_point(shape="circle", size=60, color=INK, strokeWidth=1.6)
-    return (cells + rings).properties(width=alt.Step(CELL), height=alt.Step(CELL), title=title)
+    rings = ringed(base.transform_filter(alt.datum.alive), 60)
+    return alt.layer(cells, *rings).properties(width=alt.Step(CELL), height=alt.Step(CELL), title=title)
 
 
 @table("Patterns", "heterogeneity", "Do heterogeneous heads survive?", of="heterogeneity")

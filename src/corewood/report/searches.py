@@ -12,7 +12,22 @@ import pandas as pd
 from corewood.analyse.generalisation import NOISE, RATIO
 from corewood.report.html import html_table, nats
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, INK, LINES, MARK, PERCENT, Tables, coloured, in_rows, percent, tips
+from corewood.report.style import (
+    GREENS,
+    INK,
+    LINES,
+    MARK,
+    PAPER,
+    PERCENT,
+    Tables,
+    coloured,
+    dashed,
+    in_rows,
+    percent,
+    room,
+    shaped,
+    tips,
+)
 from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, first_prune, spoken, tasks_of
 from corewood.report.words import joined, names_of, quoted
 
@@ -29,9 +44,9 @@ def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
 
 @chart("Searches", "trajectories", "How each search went", of="trajectories")
 def trajectories_chart(tables: Tables) -> Any:
-    """The dashed line is the target. Right, the KL of the hard mask of exact size on held-out texts: a dot for each look
-    during the gradient steps and for each exchange after them. Lines of one size that end at different heights are searches
-    that have not all converged."""
+    """A colour and a dash for each size; the thin line is the target. Right, the KL of the hard mask of exact size on
+    held-out texts: a dot for each look during the gradient steps and for each exchange after them. Lines of one size that end
+    at different heights are searches that have not all converged."""
     table = tables["trajectories"].copy()
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
@@ -41,27 +56,45 @@ def trajectories_chart(tables: Tables) -> Any:
     steps = steps.assign(kl=smooth)[(steps["step"] % every == 0) | (steps["step"] == 1)].round(5)
     own = (table["round"] == 0) | (table["target"] == table["sparsity"])  # a path's other sizes have rounds of their own
     looks = table[own & table["held"].notna()]
-    colour = alt.Color("part:N", title=None, scale=alt.Scale(domain=sizes, range=LINES))
 
     def lines(part: pd.DataFrame, numbers: list[str], x: str, title: str) -> Any:
-        tips = ["subnetwork:N", "step:Q", *(alt.Tooltip(f"{c}:Q", format=".4f") for c in numbers)]
+        there = ["subnetwork:N", "step:Q", *(named_number(c) for c in numbers)]
         columns = list(dict.fromkeys(["step", "subnetwork", "part", x, *numbers]))
         return alt.Chart(part[columns]).encode(
-            x=alt.X(f"{x}:Q", title=title), color=colour, detail="subnetwork:N", tooltip=tips
+            x=alt.X(f"{x}:Q", title=title), color=coloured("part", sizes), detail="subnetwork:N", tooltip=there
         )  # fmt: skip
 
     base = lines(steps, ["target", "expected", "sampled", "closed", "kl", "live", "gap"], "step", "gradient step")
-    thin = {"strokeWidth": 1.2, "opacity": 0.7}
-    sparsity = base.mark_line(**thin).encode(y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT)))
-    target = base.mark_line(strokeDash=[4, 3], strokeWidth=2, color=INK).encode(y="target:Q", color=alt.value(INK))
+    thin = {"strokeWidth": 1.6, "opacity": 0.85}
+    dash = dashed("part", sizes)
+    sparsity = base.mark_line(**thin).encode(
+        strokeDash=dash, y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT))
+    )
+    target = base.mark_line(strokeWidth=0.8, color=INK).encode(y="target:Q", color=alt.value(INK))
     kl = base.mark_line(**thin).encode(
-        y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
+        strokeDash=dash, y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
     )
     held = lines(looks, ["held", "examples"], "examples", "examples run").encode(
         y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
     )
-    panels = [sparsity + target, kl, held.mark_line(**thin) + held.mark_point(size=14, filled=True, opacity=0.8)]
-    return alt.hconcat(*(p.properties(width=230, height=190) for p in panels))
+    dots = held.mark_point(size=22, filled=True, opacity=0.9).encode(shape=shaped("part", sizes))
+    panels = [sparsity + target, kl, held.mark_line(**thin).encode(strokeDash=dash) + dots]
+    return alt.hconcat(*(p.properties(width=room(across=3, beside=14), height=210) for p in panels))
+
+
+def named_number(column: str) -> alt.Tooltip:
+    """Shares in per cent, KL in nats."""
+    shares = {
+        "target": "target",
+        "expected": "expected sparsity",
+        "sampled": "sampled",
+        "closed": "closed",
+        "live": "gates neither open nor closed",
+    }
+    if column in shares:
+        return alt.Tooltip(f"{column}:Q", title=shares[column], format=".1%")
+    names = {"kl": "KL of soft gates, smoothed", "held": "KL held out", "gap": "gap", "examples": "examples run"}
+    return alt.Tooltip(f"{column}:Q", title=names[column], format=",.0f" if column == "examples" else ".4f")
 
 
 @table("Searches", "convergence", "Have they converged?", of="convergence")
@@ -114,7 +147,7 @@ def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
     floors = rows.drop_duplicates(["tuning", "floor"])[["tuning", "floor"]].dropna()
     floor = alt.Chart(floors).mark_rule(color=INK, strokeDash=[3, 3], strokeWidth=0.7, opacity=0.6).encode(y="floor:Q")
     layers = (floor, lines, dots, failed.encode(y=y, color=alt.value(MARK)))
-    return alt.layer(*layers).properties(width=250, height=160, title=quoted(task))
+    return alt.layer(*layers).properties(width=room(across=ACROSS), height=170, title=quoted(task))
 
 
 @chart("Pruning", "importance", "Importance scores at the start", of="importance")  # figure 3
@@ -143,14 +176,14 @@ def histogram(rows: pd.DataFrame, kind: str) -> Any:
     table = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "units": counts / rows["tuning"].nunique()}).round(5)
     return (
         alt.Chart(table)
-        .mark_bar(color=GREENS[3] if kind == "head" else LINES[3], stroke="white", strokeWidth=0.5)
+        .mark_bar(color=GREENS[3] if kind == "head" else LINES[3], stroke=PAPER, strokeWidth=0.5)
         .encode(
             x=alt.X("low:Q", title="score", axis=alt.Axis(tickCount=4), bin=alt.BinParams(binned=True)),
             x2="high:Q",
             y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis=alt.Axis(tickCount=4)),
             tooltip=[alt.Tooltip(f"{c}:Q", format=".3g") for c in ("low", "high", "units")],
         )
-        .properties(width=215 if kind == "head" else 120, height=110)
+        .properties(width=250 if kind == "head" else 130, height=110)
     )
 
 
@@ -178,7 +211,7 @@ def bands(rows: pd.DataFrame, kind: str) -> Any:
     outer = base.mark_area(color=colour, opacity=0.2).encode(y=y, y2="p95:Q")
     inner = base.mark_area(color=colour, opacity=0.4).encode(y="p25:Q", y2="p75:Q")
     line = base.mark_line(color=INK, strokeWidth=1.5, point=alt.OverlayMarkDef(size=12, color=INK)).encode(y="median:Q")
-    return (outer + inner + line).properties(width=167, height=110)
+    return (outer + inner + line).properties(width=190, height=110)
 
 
 def unfinished(tables: Tables) -> str:

@@ -12,6 +12,7 @@ from corewood.analyse.verdicts import LOST
 from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
+from corewood.report.lines import case_lines
 from corewood.report.models import models_of
 from corewood.report.style import (
     GREENS,
@@ -19,13 +20,17 @@ from corewood.report.style import (
     LINES,
     MARK,
     PALE,
+    PAPER,
     PERCENT,
     Tables,
-    case_colour,
+    coloured,
+    dodged,
     in_rows,
     order_of_cases,
     ordered,
     percent,
+    room,
+    shaped,
     share_axis,
     shown,
     tips,
@@ -35,6 +40,8 @@ from corewood.report.words import largest, name, pct, plus_minus, quoted, two_di
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
 WHOLE = "whole sets, balanced accuracy"
+OFFSETS = (0, -4, 4, -8, 8)  # pixels that dots are moved from the middle of their row where they would hide each other
+DOT = 7  # pixels across
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
 
@@ -46,40 +53,49 @@ def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
 @chart("Subnetworks", "spread", "Subnetworks on every case", of="spread")  # figure 2 and 12 of the Heuristic Core
 def spread_chart(tables: Tables) -> Any:
     """Each dot is a subnetwork, the grey bar their range, the red tick the full model. Dots that lie together in domain and
-    apart on a case are subnetworks that only look alike."""
+    apart on a case are subnetworks that only look alike. Dots that would hide each other stand above and below."""
     found = subnetworks(tables["accuracy"]).copy()
     found["where"], found["part"] = where(found), found["target"].map(percent)
     whole = tables["spread"].copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
     order = order_of_cases(whole)
+    tooltip = tips(
+        "case = where:N | subnetwork:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | "
+        "same answer as the full model = agreement:Q .1% | n:Q"
+    )
     y = ordered(alt.Y, "where", order)
     x = share_axis(alt.X, "value", "accuracy")
-    columns = ["where", "subnetwork", "n", "value", "low", "high", "agreement"]
+    columns = ["where", "dataset", "case", "subnetwork", "n", "value", "low", "high", "agreement"]
     range_columns = ["where", "min", "max", "full", "mean", "range"]
+    parts = [percent(target) for target in shown(whole["target"])]
+    width = room(order, min(2, len(parts)))
+    found["row"] = found.groupby(["part", "where"])["value"].transform(lambda v: pd.Series(dodged(v, DOT / width), v.index))
     panels = []
-    for part in map(percent, shown(whole["target"])):
+    for part in parts:
         here = whole.loc[whole["part"] == part, range_columns]
         ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
-        dots = alt.Chart(found.loc[found["part"] == part, columns]).mark_circle(size=46, opacity=0.7, color=GREENS[4])
-        ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=15)
+        ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=24)
         layers = (
             ranges.encode(y=y, x=alt.X("min:Q", title="accuracy"), x2="max:Q"),
-            dots.encode(
-                y=y,
-                x=x,
-                tooltip=tips(
-                    "case = where:N | subnetwork:N | accuracy = value:Q .3f | low:Q .3f | high:Q .3f | "
-                    "agrees with full = agreement:Q .3f | n:Q"
-                ),
-            ),
             ticks.encode(
                 y=y,
                 x=alt.X("full:Q"),
-                tooltip=tips("case = where:N | full model = full:Q .3f | mean of subnetworks = mean:Q .3f | range:Q .3f"),
+                tooltip=tips("case = where:N | full model = full:Q .1% | mean of subnetworks = mean:Q .1% | range:Q .1%"),
+            ),
+            *(
+                alt.Chart(dots[columns])
+                .mark_circle(size=40, opacity=0.9, color=GREENS[4], stroke=PAPER, strokeWidth=0.7, yOffset=offset)
+                .encode(y=y, x=x, tooltip=tooltip)
+                for offset, dots in rows_of_dots(found[found["part"] == part])
             ),
         )
-        panels.append(alt.layer(*layers).properties(width=320, height=alt.Step(17), title=part))
+        panels.append(alt.layer(*layers).properties(width=width, height=alt.Step(24), title=part))
     return in_rows(panels)
+
+
+def rows_of_dots(dots: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    """(offset, the dots that have it)"""
+    return [(OFFSETS[int(str(row))], part) for row, part in dots.groupby(dots["row"] % len(OFFSETS))]
 
 
 @chart("Subnetworks", "same-in-domain", "The same in domain, different outside", of="spread accuracy")
@@ -107,12 +123,12 @@ def same_in_domain_chart(tables: Tables) -> Any:
                 "inside:Q", title="accuracy in domain", axis=alt.Axis(format=".1%"), scale=alt.Scale(zero=False, padding=14)
             ),
             y=share_axis(alt.Y, "value", "mean accuracy over cases"),
-            color=alt.Color("size:N", title=None, scale=alt.Scale(domain=sizes, range=[MARK, *LINES[:1], *LINES[2:]])),
-            shape=alt.Shape("size:N", title=None, scale=alt.Scale(domain=sizes)),
+            color=coloured("size", sizes, [MARK, *LINES[:1], *LINES[2:]]),
+            shape=shaped("size", sizes),
             column=alt.Column("kind:N", title=None),
-            tooltip=tips("subnetwork:N | in domain = inside:Q .3f | cases, mean = value:Q .3f"),
+            tooltip=tips("subnetwork:N | in domain = inside:Q .1% | cases, mean = value:Q .1%"),
         )
-        .properties(width=300 if table["kind"].nunique() < 3 else 235, height=240)
+        .properties(width=min(450, (room() - 20) // table["kind"].nunique() - 20), height=270)
     )
 
 
@@ -123,15 +139,15 @@ def profiles_chart(tables: Tables) -> Any:
     table["where"] = where(table)
     order = order_of_cases(table)
     rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
-    step = 26 if len(order) <= 24 else 20
-    base = alt.Chart(table[["subnetwork", "where", "value", "low", "high", "n"]]).encode(
+    step = max(20, min(46, room(rows) // len(order)))
+    base = alt.Chart(table[["subnetwork", "where", "dataset", "case", "value", "low", "high", "n"]]).encode(
         x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
         y=ordered(alt.Y, "subnetwork", rows),
-        tooltip=tips("subnetwork:N | case = where:N | accuracy = value:Q .3f | low:Q .3f | high:Q .3f | n:Q"),
+        tooltip=tips("subnetwork:N | case = where:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | n:Q"),
     )
     scale = alt.Scale(domain=[0, 1], range=GREENS)
     legend = alt.Legend(format=PERCENT, orient="top", gradientLength=220)
-    cells = base.mark_rect(stroke="white").encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
+    cells = base.mark_rect(stroke=PAPER).encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
     return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
 
 
@@ -146,29 +162,34 @@ def differences_chart(tables: Tables) -> Any:
     table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
     table["where"], table["part"] = where(table), table["target"].map(percent)
     order = order_of_cases(table)
+    table["end"] = table[["std", "noise_std"]].max(axis=1)
     table["text"] = table["real"].astype(str) + " of " + table["pairs"].astype(str)
     y = ordered(alt.Y, "where", order)
     shown_there = tips(
-        "case = where:N | std over seeds = std:Q .3f | of it by sampling = noise_std:Q .3f | "
-        "beyond sampling = true_std:Q .3f | noise, share of variance = noise_share:Q .2f | "
+        "case = where:N | standard deviation over seeds = std:Q .1% | of it by sampling = noise_std:Q .1% | "
+        "beyond sampling = true_std:Q .1% | noise, share of variance = noise_share:Q .0% | "
         "pairs that differ for real = text:N | n:Q"
     )
+    parts = [percent(target) for target in shown(table["target"])]
+    longest = float(table.loc[table["part"].isin(parts), "end"].max()) or 0.01
+    one_for_all = alt.Scale(domain=[0, longest])
     panels = []
-    for part in map(percent, shown(table["target"])):
+    for part in parts:
         base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=shown_there)
         bars = base.mark_bar(color=GREENS[2], height=11).encode(
-            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT))
+            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT), scale=one_for_all)
         )
         noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
-        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="std:Q", text="text:N")
-        panels.append((bars + noise + label).properties(width=300, height=alt.Step(17), title=part))
+        label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="end:Q", text="text:N")
+        layers = bars + noise + label
+        panels.append(layers.properties(width=room(order, min(2, len(parts)), 40), height=alt.Step(17), title=part))
     return in_rows(panels)
 
 
 @chart("Subnetworks", "sparsity", "Accuracy against sparsity", of="spread")  # figure 4
 def sparsity_chart(tables: Tables) -> Any:
-    """Lines join the means over seeds, bars span from the worst to the best. Click a name to see it alone; shift-click
-    adds."""
+    """Lines join the means over seeds. The thick one is in domain; cases that move and stand apart have their names, the
+    others are grey: point at a line to see which it is, and a bar from its worst to its best seed; a click keeps it."""
     return against_sparsity(tables["spread"])
 
 
@@ -179,19 +200,10 @@ def against_sparsity(spread: pd.DataFrame) -> Any:
         start[column] = start["full"]
     table = pd.concat([start, spread], ignore_index=True)
     table["where"] = where(table)
-    order = order_of_cases(table)
-    chosen = alt.selection_point(fields=["where"], bind="legend")
-    base = alt.Chart(table[["target", "where", "mean", "min", "max", "n", "subnetworks"]]).encode(
-        x=alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT)),
-        color=case_colour(order),
-        opacity=alt.condition(chosen, alt.value(0.95), alt.value(0.06)),
-    )
-    lines = base.mark_line(point=True, strokeWidth=2).encode(
-        y=share_axis(alt.Y, "mean", "accuracy, mean over seeds"),
-        tooltip=tips("case = where:N | sparsity = target:Q .0% | mean:Q .3f | min:Q .3f | max:Q .3f | subnetworks:Q"),
-    )
-    bars = base.mark_rule(strokeWidth=1).encode(y="min:Q", y2="max:Q")
-    return (bars + lines).add_params(chosen).properties(width=560, height=330)
+    table = table[["target", "where", "dataset", "case", "domain", "mean", "min", "max", "n", "subnetworks"]]
+    x = alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT))
+    tooltip = tips("case = where:N | removed = target:Q .0% | mean:Q .1% | min:Q .1% | max:Q .1% | subnetworks:Q")
+    return case_lines(table, x, "mean", "accuracy, mean over seeds", tooltip, bars=[("min", "max")])
 
 
 @chart("Subnetworks", "ablated-values", "What stands in for a removed unit", of="ablated_values")
@@ -208,12 +220,14 @@ def ablated_values_chart(tables: Tables) -> Any:
         base = alt.Chart(mean[mean["part"] == part]).encode(
             x=ordered(alt.X, "ablate", values, axis=alt.Axis(labelAngle=0)),
             y=share_axis(alt.Y, "value", "accuracy, mean over cases"),
-            tooltip=tips("subnetwork:N | ablate:N | kind:N | value:Q .3f"),
+            tooltip=tips("subnetwork:N | what is removed becomes = ablate:N | of = kind:N | accuracy = value:Q .1%"),
         )
         lines = base.mark_line(opacity=0.35, color=GREENS[4]).encode(detail="subnetwork:N")
         dots = base.mark_circle(size=45, opacity=0.8, color=GREENS[4])
         columns = [
-            (lines + dots).transform_filter(alt.datum.kind == kind).properties(width=170, height=170, title=f"{kind}, {part}")
+            (lines + dots)
+            .transform_filter(alt.datum.kind == kind)
+            .properties(width=min(420, room() // len(kinds) - 60), height=190, title=f"{kind}, {part}")
             for kind in kinds
         ]
         panels.append(alt.hconcat(*columns))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from corewood.report.html import html_table, nats
 from corewood.report.items import chart, says, table
-from corewood.report.style import Tables, in_rows, ordered, percent, shown, tips
+from corewood.report.style import Tables, in_rows, ordered, percent, room, shown, tips
 from corewood.report.ways_compared import ORDER, WAY_COLOURS, called, in_order
 
 L0, RANDOM = "l0", "random"
@@ -40,7 +40,7 @@ def standing_chart(tables: Tables) -> Any:
                 color=alt.Color("how:N", scale=alt.Scale(domain=how, range=colours), legend=None),
                 tooltip=tips("subnetwork:N | way = how:N | held-out KL = held_kl:Q .3~g | heads:Q | MLPs = mlps:Q"),
             )
-            .properties(width=320, height=alt.Step(24), title=percent(target))
+            .properties(width=room(how, min(2, len(shown(rows["target"])))), height=alt.Step(24), title=percent(target))
         )
     return in_rows(panels)
 

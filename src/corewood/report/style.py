@@ -14,10 +14,25 @@ import pandas as pd
 
 Tables = Mapping[str, pd.DataFrame]
 
-INK, PALE, MARK = "#22302a", "#d9ded9", "#b5472f"
+INK, PALE, MARK, PAPER, GREY = "#22302a", "#d9ded9", "#b5472f", "white", "#9aa59e"
 GREENS = ["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"]
+RED_TO_BLUE = ["#a5281f", "#e08a6c", "#f7f7f5", "#7fb0d3", "#1f5f9e"]
 LINES = ["#1f5d3f", "#b5472f", "#c98a1b", "#3f6fa3", "#7a4f9a", "#5f8f2f", "#a83e6c", "#2f8f8f", "#8a6a4f", "#55606b"]
+# colours that look alike to some readers have different dashes, and shapes
+DASHES = [[1, 0], [6, 3], [2, 2], [10, 3, 2, 3], [12, 4]]
+SHAPES = ["circle", "diamond", "square", "triangle-up", "cross"]
+GRID, EDGE = "#e8ece8", "#e1e6e1"
+# what each colour becomes on a dark page: strong stays strong, and what lies on it can be read
+DARK = {
+    INK: "#e3ebe5", PALE: "#3d4842", PAPER: "#1b221e", GREY: "#7d8a82", GRID: "#2b342f", EDGE: "#333d37",
+    **dict(zip(GREENS, ["#232c27", "#2d4638", "#3b7152", "#5fae80", "#9be0b5"], strict=True)),
+    **dict(zip(RED_TO_BLUE, ["#ff8a70", "#a8503e", "#262e29", "#3f6f96", "#86c1f2"], strict=True)),
+    **dict(zip(LINES[1:], ["#e8775c", "#efc04a", "#7db4ec", "#b58bdc", "#cfe38a", "#f0b3d0", "#4fc9c0", "#b89674", "#a9b5bf"],
+               strict=True)),
+}  # fmt: skip
 PERCENT = ".0%"
+WIDE = 976  # pixels inside a card of the page
+LETTER = 5.4  # of an axis, pixels on average
 PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
 
 
@@ -29,10 +44,23 @@ def shown(targets: Iterable[float]) -> list[float]:
     return [every[round(i * (len(every) - 1) / (PANELS - 1))] for i in range(PANELS)]
 
 
+# what fields are called where a pointer shows them
+SAID = {
+    "low": "95 % interval from", "high": "to", "n": "examples", "min": "lowest", "max": "highest", "std": "standard deviation",
+    "mlps": "MLPs", "range": "from lowest to highest",
+}  # fmt: skip
+
+
 def in_rows(panels: list[Any], across: int = 2) -> Any:
     """Panels beside each other, and the rest below: as wide as the page, not wider."""
     rows = [alt.hconcat(*panels[i : i + across]) for i in range(0, len(panels), across)]
     return rows[0] if len(rows) == 1 else alt.vconcat(*rows)
+
+
+def room(names: Iterable[object] = (), across: int = 1, beside: float = 0) -> int:
+    """Pixels for each of the panels beside each other, where names stand left of each and something else beside it."""
+    left = LETTER * min(42, max((len(str(name)) for name in names), default=4)) + 24
+    return max(180, int((WIDE - 20 * (across - 1)) / across - left - beside))
 
 
 def percent(sparsity: float) -> str:
@@ -43,14 +71,14 @@ def styled(chart: Any) -> Any:
     """In one call: each copies the whole chart."""
     return chart.configure(
         font="Helvetica, Arial, sans-serif",
-        background="white",
+        background=PAPER,
         axis=alt.AxisConfig(
-            gridColor="#e8ece8", domainColor="#9aa59e", tickColor="#9aa59e", labelColor=INK, labelFontSize=11, labelLimit=260,
+            gridColor=GRID, domainColor=GREY, tickColor=GREY, labelColor=INK, labelFontSize=11, labelLimit=260,
             titleColor=INK, titleFontSize=12, titleFontWeight="normal",
         ),
         legend=alt.LegendConfig(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelFontSize=11, labelLimit=240),
         header=alt.HeaderConfig(labelColor=INK, titleColor=INK, labelFontSize=12, labelFontWeight="bold"),
-        view=alt.ViewConfig(stroke="#e1e6e1"),
+        view=alt.ViewConfig(stroke=EDGE),
         title=alt.TitleConfig(color=INK, fontSize=13, anchor="start"),
     )  # fmt: skip
 
@@ -100,23 +128,42 @@ def unit_places(units: list[str], **axis: Any) -> dict[str, Any]:
     }
 
 
+def dashed(field: str, names: Iterable[str]) -> alt.StrokeDash:
+    """A dash a name, in one legend with its colour."""
+    scale = alt.Scale(domain=list(names), range=DASHES)
+    return alt.StrokeDash(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+
+
+def shaped(field: str, names: Iterable[str]) -> alt.Shape:
+    """A shape a name, in one legend with its colour."""
+    scale = alt.Scale(domain=list(names), range=SHAPES)
+    return alt.Shape(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+
+
+def ringed(base: alt.Chart, size: float) -> tuple[Any, Any]:
+    """A ring that is seen on every shade: ink, in a halo of paper."""
+    ring = {"shape": "circle", "size": size, "filled": False, "opacity": 1}
+    return base.mark_point(**ring, color=PAPER, strokeWidth=5), base.mark_point(**ring, color=INK, strokeWidth=2)
+
+
+def dodged(values: Iterable[float], apart: float) -> list[int]:
+    """The row of each dot, 0, 1, 2 ..., so that dots of one row lie apart; those that would be hidden go to the next row."""
+    taken: list[list[float]] = []
+    rows = []
+    for value in values:
+        row = next((i for i, others in enumerate(taken) if all(abs(value - v) >= apart for v in others)), len(taken))
+        taken += [[]] if row == len(taken) else []
+        taken[row].append(value)
+        rows.append(row)
+    return rows
+
+
 def tips(fields: str) -> list[alt.Tooltip]:
-    """What a pointer shows: `n:Q | mean:Q .3f | kept by = count:Q`, with a format and a title where one is wanted."""
+    """What a pointer shows: `n:Q | mean:Q .1% | kept by = count:Q`, with a format and a title where one is wanted."""
     made = []
     for field in fields.split(" | "):
         title, _, rest = field.rpartition(" = ")
         name, _, form = rest.partition(" ")
+        title = title or SAID.get(name.partition(":")[0], "")
         made.append(alt.Tooltip(name, **({"title": title} if title else {}), **({"format": form} if form else {})))
     return made
-
-
-def case_colour(order: list[str]) -> alt.Color:
-    """In domain in ink, the cases in turn; the legend in columns of sixteen."""
-    colours = [INK, *(LINES[i % len(LINES)] for i in range(len(order) - 1))]
-    columns = -(-len(order) // 16)
-    return alt.Color(
-        "where:N",
-        title="click to pick",
-        scale=alt.Scale(domain=order, range=colours),
-        legend=alt.Legend(columns=columns, symbolLimit=0),
-    )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from corewood.report.html import FORMATS, HEADINGS, Format, html_table
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, INK, LINES, Tables, in_rows, ordered, tips, unit_places
+from corewood.report.style import GREENS, INK, LINES, PAPER, Tables, in_rows, ordered, room, tips, unit_places
 from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
 from corewood.report.words import agreement, between, quoted, two_digits
 
@@ -57,7 +57,7 @@ def chosen(rows: pd.DataFrame, task: str, method: str, prune: str) -> pd.DataFra
 @chart("Survivors", "over-tasks", "Over all tasks", of="survivors")  # figure 15
 def over_tasks_chart(tables: Tables) -> Any:
     """In how many tasks a unit survives, mean ± standard deviation over seeds: heads and MLPs pruned together, then each
-    alone; and what share of its weights does. Dark units are needed whatever the task is."""
+    alone; and what share of its weights does. Units in strong green are needed whatever the task is."""
     rows = tables["survivors"]
     count = rows.loc[(rows["way"] == IMPORTANCE) & (rows["task"] != ALL_TASKS), "task"].nunique()
     panels = []
@@ -98,9 +98,10 @@ def grid(rows: pd.DataFrame, title: str, scale: tuple[float, float] = (0, 1)) ->
     data["unit"] = rows["index"].astype(str).where(rows["kind"] == "head", "MLP")
     data["text"] = [number(m, most) for m in rows["mean"]]
     data["spread"] = ["" if pd.isna(s) else f"±{number(s, most)}" for s in rows["std"]]
+    form = ".1f" if most > 1 else ".0%"
     base = alt.Chart(data).encode(
         **unit_places(columns),
-        tooltip=tips("layer:O | unit:N | mean:Q .3f | std:Q .3f | seeds:Q"),
+        tooltip=tips(f"layer:O | unit:N | mean:Q {form} | std:Q {form} | seeds:Q"),
     )
     colours = alt.Scale(domain=[low, most], range=GREENS)
     legend = alt.Legend(orient="bottom", tickMinStep=1 if most > 1 else 0.05)
@@ -108,8 +109,8 @@ def grid(rows: pd.DataFrame, title: str, scale: tuple[float, float] = (0, 1)) ->
     colour = alt.Fill("mean:Q", title="share of weights", scale=colours, legend=legend)
     if not weights:
         colour = alt.Color("mean:Q", title="tasks" if most > 1 else "share of seeds", scale=colours, legend=legend)
-    cells = base.mark_rect(stroke="white").encode(**{"fill" if weights else "color": colour})
-    ink = alt.condition(alt.datum.mean > low + 0.55 * (most - low), alt.value("white"), alt.value(INK))
+    cells = base.mark_rect(stroke=PAPER).encode(**{"fill" if weights else "color": colour})
+    ink = alt.condition(alt.datum.mean > low + 0.55 * (most - low), alt.value(PAPER), alt.value(INK))
     layers: list[Any] = [cells]
     if cell >= ROOM:
         layers.append(base.mark_text(fontSize=10, dy=-5).encode(text="text:N", color=ink))
@@ -156,7 +157,7 @@ def stability_table(tables: Tables) -> str | None:
 
 @chart("Stability", "pairs", "Seeds two by two", of="stability_pairs")
 def pairs_chart(tables: Tables) -> Any:
-    """A dot is two seeds of a task. Dark circles share more than random masks of their sizes would (Holm's correction over
+    """A dot is two seeds of a task. Circles share more than random masks of their sizes would (Holm's correction over
     a task's pairs); the tick is what chance gives."""
     rows = tables["stability_pairs"]
     rows = first_way(rows)
@@ -185,14 +186,15 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
                         legend=alt.Legend(orient="top", labelLimit=300)),
         shape=alt.Shape("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=["circle", "diamond"])),
         tooltip=tips(
-            f"seed = one:N | and seed = other:N | shared:Q .3g | shared_expected:Q .3g | {measure}:Q .3g | p_holm:Q .3g"
+            f"seed = one:N | and seed = other:N | units they share = shared:Q .3g | by chance = shared_expected:Q .3g | "
+            f"{measure}:Q .3g | p, corrected = p_holm:Q .3g"
         ),
     )  # fmt: skip
     chance = data.groupby("task", sort=False)[f"{measure}_expected"].mean().round(4).rename("chance").reset_index()
     ticks = alt.Chart(chance).mark_tick(color=INK, thickness=2, size=14).encode(
         y=y, x="chance:Q", tooltip=tips("task:N | by chance = chance:Q .3f")
     )  # fmt: skip
-    return (dots + ticks).properties(width=350, height=max(40, 20 * len(tasks)))
+    return (dots + ticks).properties(width=room(tasks, 2), height=max(40, 20 * len(tasks)))
 
 
 @says(of="stability")

@@ -13,7 +13,7 @@ from corewood.analyse.tickets import KEYS
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.searches import stopped
-from corewood.report.style import GREENS, INK, MARK, PALE, PERCENT, Tables, coloured, in_rows, ordered, tips
+from corewood.report.style import GREENS, INK, MARK, PALE, PERCENT, Tables, coloured, in_rows, ordered, room, shaped, tips
 from corewood.report.ways import (
     ACROSS,
     IMPORTANCE,
@@ -73,8 +73,8 @@ def lowest_shown(values: pd.Series) -> float:
 @chart("Tickets", "tickets", "Good, random and bad subnetworks", of="tickets")  # figure 2
 def tickets_chart(tables: Tables) -> Any:
     """Bars are means over seeds, thin lines one standard deviation, dots single seeds; s is importance pruning of heads and
-    MLPs, m magnitude pruning of weights. The dark line in its grey band is the full model ± one standard deviation, the
-    dashed one the majority class: dark bars that reach the band are winning tickets."""
+    MLPs, m magnitude pruning of weights. The line in its grey band is the full model ± one standard deviation, the
+    dashed one the majority class: bars of retrained ones that reach the band are winning tickets."""
     return ticket_panels(tables, pruning_ways(tables))
 
 
@@ -106,6 +106,7 @@ def ticket_panel(summary: pd.DataFrame, scores: pd.DataFrame, ways: list[str]) -
     order = [short(w) + t for w in ways for t in TICKETS if short(w) + t in set(drawn["which"])]
     bottom = lowest_shown(pd.concat([drawn["low"], drawn["mean"], single["value"], summary["mean"]]))
     metric = str(summary["metric"].iloc[0])
+    form = form_of(metric)
     y = alt.Y("mean:Q", title=METRICS.get(metric, metric), scale=alt.Scale(domain=[bottom, 1]))
     place = {
         "x": ordered(alt.X, "which", order, axis=alt.Axis(labelAngle=-35)),
@@ -116,16 +117,21 @@ def ticket_panel(summary: pd.DataFrame, scores: pd.DataFrame, ways: list[str]) -
     bars = alt.Chart(data).mark_bar(opacity=0.85).encode(
         y=y,
         color=coloured("state", OF_STATE, list(OF_STATE.values())),
-        tooltip=tips("ticket = which:N | state:N | mean:Q .3f | std:Q .3f | seeds:Q | undefined:Q"),
+        tooltip=tips(f"ticket = which:N | state:N | mean:Q {form} | std:Q {form} | seeds:Q | undefined:Q"),
         **place,
     )  # fmt: skip
     spread = alt.Chart(data.dropna(subset="std")).mark_rule(color=INK, strokeWidth=1.3).encode(y="low:Q", y2="high:Q", **place)
     dots = alt.Chart(single).mark_circle(size=9, color=INK, opacity=0.55).encode(
-        y="value:Q", tooltip=tips("which:N | state:N | tuning:N | value:Q .3f"), **place
+        y="value:Q", tooltip=tips(f"ticket = which:N | state:N | fine-tuning = tuning:N | score = value:Q {form}"), **place
     )  # fmt: skip
     title = alt.Title(quoted(summary["task"].iloc[0]), subtitle=stays(drawn, ways), subtitleColor=INK)
     layers = [*full_and_majority(summary), bars, spread, dots]
     return alt.layer(*layers).properties(width=max(165, 42 * len(order)), height=170, title=title)
+
+
+def form_of(metric: str) -> str:
+    """Accuracy in per cent; correlations are none."""
+    return ".1%" if metric == "accuracy" else ".3f"
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
@@ -135,17 +141,18 @@ def named(rows: pd.DataFrame) -> pd.DataFrame:
 def full_and_majority(summary: pd.DataFrame) -> list[Any]:
     """The full model as a line in a band, the majority class as a dashed line; what is unknown is left out."""
     layers: list[Any] = []
+    form = form_of(str(summary["metric"].iloc[0]))
     full = summary[summary["way"] == "full"].dropna(subset="mean")
     if len(full):
         mean, std = float(full["mean"].iloc[0]), float(full["std"].iloc[0])
         spread = 0.0 if np.isnan(std) else std
         data = pd.DataFrame([{"mean": mean, "low": mean - spread, "high": mean + spread}]).round(4)
-        tip = [alt.Tooltip(f"{c}:Q", title=t, format=".3f") for c, t in (("mean", "full model"), ("low", "less one std"))]
+        tip = [alt.Tooltip(f"{c}:Q", title=t, format=form) for c, t in (("mean", "full model"), ("low", "less one std"))]
         layers.append(alt.Chart(data).mark_rect(color=PALE, opacity=0.9).encode(y="low:Q", y2="high:Q", tooltip=tip))
         layers.append(alt.Chart(data).mark_rule(color=INK, strokeWidth=1.5).encode(y="mean:Q", tooltip=tip))
     majority = summary[summary["way"] == "majority"].dropna(subset="mean")[["mean"]].round(4)
     if len(majority):
-        tip = tips("majority class = mean:Q .3f")
+        tip = tips(f"majority class = mean:Q {form}")
         layers.append(alt.Chart(majority).mark_rule(color=MARK, strokeDash=[5, 4]).encode(y="mean:Q", tooltip=tip))
     return layers
 
@@ -347,13 +354,14 @@ def stays_panel(rows: pd.DataFrame, field: str, title: str, modes: list[str], na
         y=ordered(alt.Y, "task", tasks, axis=alt.Axis(labels=names, ticks=names)),
         yOffset=alt.YOffset("mode:N", scale=alt.Scale(domain=modes)),
         color=coloured("mode", modes),
-        tooltip=tips("task:N | mode:N | mean:Q .3f | std:Q .3f | seeds:Q"),
+        shape=shaped("mode", modes),
+        tooltip=tips("task:N | pruned = mode:N | mean:Q .1% | std:Q .1% | seeds:Q"),
     )
-    dots = base.mark_circle(size=48, opacity=1).encode(
+    dots = base.mark_point(filled=True, size=48, opacity=1).encode(
         x=alt.X("mean:Q", title=title, axis=alt.Axis(format=PERCENT, tickCount=5), scale=alt.Scale(domain=[0, 1]))
     )
     spread = base.transform_filter("isValid(datum.std)").mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
-    return (spread + dots).properties(width=240, height=max(60, len(tasks) * (8 + 9 * len(modes))))
+    return (spread + dots).properties(width=room(tasks, 3), height=max(60, len(tasks) * (8 + 9 * len(modes))))
 
 
 def tickets_of(tables: Tables, method: str, ticket: str, state: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 from corewood.analyse.generalisation import judged
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
-from corewood.report.style import Tables, coloured, in_rows, ordered, percent, shown, tips, where
+from corewood.report.style import PERCENT, Tables, coloured, in_rows, ordered, percent, room, shown, tips, where
 from corewood.report.words import joined, quoted
 
 PARTS = {"between": "between fine-tunings", "within": "between searches of one"}
@@ -41,11 +41,15 @@ def tunings_chart(tables: Tables) -> Any:
                 .encode(
                     y=ordered(alt.Y, "where", dict.fromkeys(here["where"])),
                     yOffset=alt.YOffset("part:N", scale=alt.Scale(domain=list(PARTS.values()))),
-                    x=alt.X("std:Q", title="standard deviation of accuracy"),
+                    x=alt.X("std:Q", title="standard deviation of accuracy", axis=alt.Axis(format=PERCENT)),
                     color=coloured("part", PARTS.values()),
-                    tooltip=tips("where:N | part:N | std:Q .3f | tunings:Q"),
+                    tooltip=tips("case = where:N | of it = part:N | std:Q .1% | fine-tunings = tunings:Q"),
                 )
-                .properties(width=330, height=20 * here["where"].nunique(), title=f"{quoted(task)}, {way}, {percent(target)}")
+                .properties(
+                    width=room(here["where"], 2),
+                    height=20 * here["where"].nunique(),
+                    title=f"{quoted(task)}, {way}, {percent(target)}",
+                )
             )
     return in_rows(panels) if panels else None
 

@@ -13,7 +13,21 @@ from corewood.analyse.generalisation import subnetworks
 from corewood.analyse.verdicts import KEPT, LOST, MARGIN, OPEN, best_to_take
 from corewood.report.html import html_table, in_points
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, INK, MARK, PALE, Tables, order_of_cases, ordered, percent, shown, tips, where
+from corewood.report.style import (
+    GREENS,
+    INK,
+    MARK,
+    PALE,
+    PAPER,
+    Tables,
+    order_of_cases,
+    ordered,
+    percent,
+    room,
+    shown,
+    tips,
+    where,
+)
 from corewood.report.words import count, joined, name, pct, quoted, span
 
 MOST_NAMED = 4  # cases that a sentence names
@@ -202,8 +216,23 @@ def verdicts_chart(tables: Tables) -> Any:
     rows["needed"] = rows["needed"].map(lambda n: f"about {n:,.0f}" if pd.notna(n) else "–")
     rows["part"] = rows["target"].map(percent)
     order = order_of_cases(rows)
+    step = max(22, min(46, room(rows["subnetwork"]) // len(order)))
     said = [WORDS[verdict] for verdict in (KEPT, OPEN, LOST)]
-    columns = ["subnetwork", "where", "said", "full", "value", "change", "low", "high", "n", "needed", "target"]
+    columns = [
+        "subnetwork",
+        "where",
+        "dataset",
+        "case",
+        "said",
+        "full",
+        "value",
+        "change",
+        "low",
+        "high",
+        "n",
+        "needed",
+        "target",
+    ]
     base = alt.Chart(rows[columns]).encode(
         x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
         y=ordered(alt.Y, "subnetwork", list(dict.fromkeys(rows["subnetwork"]))),
@@ -212,13 +241,13 @@ def verdicts_chart(tables: Tables) -> Any:
     marks = base.mark_point(size=110, strokeWidth=2).encode(
         shape=alt.Shape("said:N", title=None, scale=alt.Scale(domain=said, range=["circle", "circle", "cross"])),
         stroke=alt.Stroke("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], INK, MARK])),
-        fill=alt.Fill("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], "white", MARK])),
+        fill=alt.Fill("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], PAPER, MARK])),
         tooltip=tips(
             "subnetwork:N | case = where:N | verdict = said:N | full model = full:Q .1% | subnetwork = value:Q .1% | "
-            "change = change:Q +.1% | from = low:Q +.1% | to = high:Q +.1% | n:Q | examples that would tell = needed:N"
+            "change = change:Q +.1% | low:Q +.1% | high:Q +.1% | n:Q | examples that would tell = needed:N"
         ),
     )
-    return (lines + marks).properties(width=alt.Step(30), height=alt.Step(22))
+    return (lines + marks).properties(width=alt.Step(step), height=alt.Step(22))
 
 
 @table("Subnetworks", "lost", "What is lost, in numbers", of="verdicts")

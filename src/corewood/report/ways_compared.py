@@ -11,7 +11,22 @@ import pandas as pd
 from corewood.analyse.generalisation import judged
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
-from corewood.report.style import INK, LINES, Tables, coloured, order_of_cases, percent, share_axis, shown, tips, where
+from corewood.report.style import (
+    GREY,
+    INK,
+    LINES,
+    PAPER,
+    Tables,
+    coloured,
+    order_of_cases,
+    percent,
+    room,
+    shaped,
+    share_axis,
+    shown,
+    tips,
+    where,
+)
 from corewood.report.ways import AROUND, BESIDE, WITH, WITHOUT
 from corewood.report.words import joined, quoted, signed
 
@@ -26,7 +41,7 @@ ORDER = (
     "random",
     "full",
 )  # of what is shown; ways that are not here come first
-WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], "#9aa59e", INK, *LINES[4:7]]
+WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], GREY, INK, *LINES[4:7]]
 FEW = 3  # comparisons that are told one by one
 
 
@@ -78,24 +93,31 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
         yOffset=alt.YOffset("how:N", scale=alt.Scale(domain=how)),
         color=coloured("how", how, WAY_COLOURS),
         tooltip=tips(
-            "case = where:N | way = how:N | value:Q .3f | low:Q .3f | high:Q .3f | difference:Q .3f | "
-            "from = difference_low:Q .3f | to = difference_high:Q .3f | examples = n:Q | models:Q"
+            "case = where:N | way = how:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | "
+            "difference from L0 = difference:Q +.1% | from = difference_low:Q +.1% | "
+            "to = difference_high:Q +.1% | n:Q | models:Q"
         ),
     )
+    shape = shaped("how", how)
+    width = room(order, 2) + 40
     height, no_names = 34 * len(order), alt.Axis(labels=False, ticks=False)
     places = alt.Scale(domain=order, paddingInner=0.3)
     left, right = (alt.Y("where:N", scale=places, title=None, axis=axis) for axis in (alt.Axis(), no_names))
     levels = base.mark_rule(strokeWidth=1.4).encode(y=left, x=alt.X("low:Q", title="accuracy"), x2="high:Q")
-    dots = base.mark_circle(size=44, opacity=1).encode(y=left, x=share_axis(alt.X, "value", "accuracy"))
+    dots = base.mark_point(filled=True, size=44, opacity=1).encode(
+        y=left, shape=shape, x=share_axis(alt.X, "value", "accuracy")
+    )
     others = base.transform_filter(alt.datum.how != "L0")
     gaps = others.mark_rule(strokeWidth=1.4).encode(y=right, x="difference_low:Q", x2="difference_high:Q")
     x = alt.X("difference:Q", title="difference from L0", axis=alt.Axis(format="+.0%", tickCount=6))
-    real = others.transform_filter(alt.datum.real).mark_circle(size=50, opacity=1).encode(y=right, x=x)
-    unsure = others.transform_filter(~alt.datum.real).mark_point(size=34, fill="white", opacity=1).encode(y=right, x=x)
+    real = others.transform_filter(alt.datum.real).mark_point(filled=True, size=50, opacity=1).encode(y=right, x=x, shape=shape)
+    unsure = (
+        others.transform_filter(~alt.datum.real).mark_point(size=34, fill=PAPER, opacity=1).encode(y=right, x=x, shape=shape)
+    )
     zero = alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=INK, strokeDash=[3, 3]).encode(x="zero:Q")
     sides = (
-        (levels + dots).properties(width=330, height=height),
-        (zero + gaps + unsure + real).properties(width=330, height=height),
+        (levels + dots).properties(width=width, height=height),
+        (zero + gaps + unsure + real).properties(width=width, height=height),
     )
     return alt.hconcat(*sides, title=title)
 
