@@ -4,8 +4,11 @@ const options = { renderer: "svg", actions: { export: true, source: false, compi
 
 for (const [name, spec] of Object.entries(specs)) {
   const place = document.getElementById(`chart-${name}`);
-  vegaEmbed(place, spec, options).then(
-    () => place.setAttribute("data-drawn", "yes"),
+  vegaEmbed(place, spec, { ...options, tooltip: examples.tooltipOf(place) }).then(
+    ({ view }) => {
+      examples.linkChart(place, view);
+      place.setAttribute("data-drawn", "yes");
+    },
     (problem) => {
       place.textContent = `This chart could not be drawn: ${problem.message}`;
       console.error(name, problem);
