@@ -11,8 +11,7 @@ const examples = (() => {
     return told && { ...told, task: behind.tasks[told.task] };
   }
 
-  const spoken = (name) => (name === FULL ? "full model" : name);
-  const percent = (value) => `${value} %`;
+  const spoken = (name) => (name === FULL ? "the full model" : name);
 
   // ---- one example beside the name of a case
 
@@ -41,7 +40,8 @@ const examples = (() => {
       if (typeof value !== "object" || value === null) return clean(String(value));
       const { title, ...rest } = value;
       const example = specimens.get(String(rest.case ?? rest.where));
-      const rows = Object.entries(rest).map(([key, text]) => `<tr><td class="key">${clean(key)}</td><td class="value">${clean(String(text))}</td></tr>`);
+      const cells = (key, text) => `<td class="key">${clean(key)}</td><td class="value">${clean(String(text))}</td>`;
+      const rows = Object.entries(rest).map((pair) => `<tr>${cells(...pair)}</tr>`);
       const below = example ? `<p class="specimen">${clean(example)}</p>` : "";
       return `${title ? `<h2>${clean(String(title))}</h2>` : ""}<table>${rows.join("")}</table>${below}`;
     };
@@ -74,7 +74,7 @@ const examples = (() => {
       nameCases(table, `td:nth-child(${column + 1})`, (cell) => cell.textContent, (cell, example) => (cell.title = example));
     }
     const specimens = specimensOf(document.body);
-    for (const line of document.querySelectorAll(".headline, .finding li, .sure li")) {
+    for (const line of document.querySelectorAll(".headline, .tile small, .finding li, .sure li")) {
       for (const part of line.textContent.split(/“([^”]+)”/).filter((_, place) => place % 2)) {
         if (specimens.get(part)) wrap(line, part, specimens.get(part));
       }
@@ -102,10 +102,13 @@ const examples = (() => {
   panel.setAttribute("role", "dialog");
   panel.setAttribute("aria-labelledby", "examples-title");
   panel.innerHTML = `
-    <div class="top"><h2 id="examples-title" tabindex="-1"></h2><button class="close" aria-label="Close the examples">✕</button></div>
+    <div class="top">
+      <h2 id="examples-title" tabindex="-1"></h2>
+      <button class="close" aria-label="Close the examples">✕</button>
+    </div>
     <div class="choices">
       <label>Subnetwork <select name="one"></select></label>
-      <label>beside <select name="other"></select></label>
+      <label>beside (or hold shift and click a dot) <select name="other"></select></label>
       <label>Examples <select name="which"></select></label>
       <label>Case <select name="choice"></select></label>
       <label>Text <input type="search" name="text" placeholder="words in it"></label>
@@ -158,6 +161,13 @@ const examples = (() => {
     options(field("other"), names.filter((name) => name !== one || name === FULL).map((name) => [name, spoken(name)]), other);
   }
 
+  // of one subnetwork what it lost; of two, where they disagree
+  function fillWhich() {
+    const [one, other] = [field("one").value, field("other").value];
+    const first = one === FULL ? "wrong" : other === FULL ? "lost" : "differ";
+    options(field("which"), Object.keys(KINDS).map((kind) => [kind, kind]), first);
+  }
+
   function show() {
     const [one, other] = [field("one").value, field("other").value];
     const every = compared();
@@ -180,13 +190,13 @@ const examples = (() => {
   // how many of those that there are stand on this page
   function counted(rows, which, besideFull) {
     const { task, changes } = open.model;
-    const shown = `${rows.length} ${rows.length === 1 ? "example" : "examples"}`;
+    const examples = (number) => `${number} ${number === 1 ? "example" : "examples"}`;
     const limit = `This page has up to ${behind.longest} of each case, those that tell subnetworks apart.`;
-    if (field("text").value || !besideFull) return `${shown}. ${limit}`;
+    if (field("text").value || !besideFull) return `${examples(rows.length)}. ${limit}`;
     const cases = field("choice").value ? task.choices[field("choice").value][1] : task.cases.keys();
     let total = 0;
     for (const place of cases) total += changes[field("one").value][place][KINDS[which].place];
-    return total === rows.length ? `${shown}: all there are.` : `${shown} of ${total}. ${limit}`;
+    return total === rows.length ? `${examples(total)}: all there are.` : `${rows.length} of ${examples(total)}. ${limit}`;
   }
 
   function item({ place, number, gold, texts, one, other, full }, name, beside) {
@@ -211,7 +221,7 @@ const examples = (() => {
     line("right answer", task.labels[gold], "gold");
     const people = new Map([[FULL, full], [beside, other], [name, one]]);
     for (const [who, { answer, chance, right }] of people) {
-      line(spoken(who), `${right ? "\u2713" : "\u2717"} ${task.labels[answer]} ${percent(chance)}`, right ? "right" : "wrong");
+      line(spoken(who), `${right ? "\u2713" : "\u2717"} ${task.labels[answer]} ${chance} %`, right ? "right" : "wrong");
     }
     return made;
   }
@@ -224,8 +234,8 @@ const examples = (() => {
     const quote = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
     const said = ({ answer, chance }) => [task.labels[answer], String(chance / 100)];
     const kind = ({ one, full }) => (one.right ? (full.right ? "right" : "gained") : full.right ? "lost" : "wrong");
-    const columns = ["dataset", "example", "first", ...(pairs ? ["second"] : []), "case", "gold", "full", "full_p", "answer", "answer_p"];
-    const lines = [[...columns, ...(three ? ["other", "other_p"] : []), "which"]];
+    const columns = ["dataset", "example", "first", ...(pairs ? ["second"] : []), "case", "gold", "full", "full_p"];
+    const lines = [[...columns, "answer", "answer_p", ...(three ? ["other", "other_p"] : []), "which"]];
     for (const row of rows) {
       const [dataset, called] = task.cases[row.place];
       const texts = pairs ? [row.texts[0], row.texts[1] ?? ""] : row.texts;
@@ -251,14 +261,14 @@ const examples = (() => {
     }
   }
 
-  // of one subnetwork what it lost; of two, where they disagree
   function showExamples(model, one, { other = FULL, name = "", from = document.activeElement } = {}) {
     open = { model, from: panel.hidden ? from : open.from };
     whole = false;
     fillWho(one, other);
     const { task } = model;
-    options(field("choice"), [["", "every case"], ...task.choices.map(([called], place) => [place, called])], task.names[name] ?? "");
-    options(field("which"), Object.keys(KINDS).map((kind) => [kind, kind]), one === FULL ? "wrong" : other === FULL ? "lost" : "differ");
+    const choices = task.choices.map(([called], place) => [place, called]);
+    options(field("choice"), [["", "every case"], ...choices], task.names[name] ?? "");
+    fillWhich();
     field("text").value = "";
     panel.hidden = false;
     show();
@@ -308,7 +318,8 @@ const examples = (() => {
         button.setAttribute("aria-label", `Examples behind ${spoken(name)}`);
         cell.replaceChildren(button);
         row.classList.add("linked");
-        row.addEventListener("click", (event) => pick(model, name, event, { name: row.cells[what]?.textContent, from: button }));
+        const more = { name: row.cells[what]?.textContent, from: button };
+        row.addEventListener("click", (event) => pick(model, name, event, more));
       }
     }
   }
@@ -319,7 +330,7 @@ const examples = (() => {
       field(name).addEventListener("change", () => {
         const [one, other] = [field("one").value, field("other").value];
         fillWho(one, one === other || one === FULL ? FULL : other);
-        field("which").value = one === FULL ? "wrong" : field("other").value === FULL ? "lost" : "differ";
+        fillWhich();
         show();
       });
     }
