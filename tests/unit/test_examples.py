@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import corewood as cw
-from corewood.evaluate.examples import chosen, examples
+from corewood.evaluate.examples import A_CASE, Told, chosen, examples, telling, told
+from corewood.study.questions.examples import of_dataset
 
 CLASSES = ("contradiction", "entailment", "neutral")
 SPLIT = cw.Split(
@@ -88,3 +91,76 @@ def test_which_are_chosen() -> None:
     scores = cw.Split("scores", pd.DataFrame({"first": ["a"], "label": [1.5]}), ())
     with pytest.raises(cw.InputError, match="its labels are numbers"):
         examples(scores, ("score",), ONE[:1, :1], FULL[:1, :1])
+
+
+def by_loop(pairs: list[tuple[Told, Told]], number: int) -> list[int]:
+    """The examples to show: by their best place in a list of what was lost, gained or is wrong otherwise."""
+    best: dict[int, int] = {}
+    differ: Counter[int] = Counter()
+    for full, own in pairs:
+        lists: dict[tuple[bool, bool], list[int]] = {}
+        for i in range(len(full.answer)):
+            if full.answer[i] != own.answer[i]:
+                differ[i] += 1
+                lists.setdefault((bool(full.right[i]), bool(own.right[i])), []).append(i)
+        for one in lists.values():
+            one.sort(key=lambda i: -abs(full.gold_chance[i] - own.gold_chance[i]))
+            for place, i in enumerate(one):
+                best[i] = min(best.get(i, place), place)
+    return sorted(sorted(best, key=lambda i: (best[i], -differ[i], i))[:number])
+
+
+def made_up(n: int, models: int, classes: int = 3, seed: int = 0) -> tuple[cw.Split, list[np.ndarray]]:
+    """Examples of two cases, and logits of several models that agree on most of them."""
+    rng, labels = np.random.default_rng(seed), tuple("abcdef"[:classes])
+    gold = rng.integers(classes, size=n)
+    texts = [f"{'word ' * int(rng.integers(1, 9))}{i}" for i in range(n)]
+    frame = pd.DataFrame({"first": texts, "label": [labels[g] for g in gold], "case": ["one", "two"] * (n // 2)})
+    shared = 2 * np.eye(classes)[gold] + rng.normal(0, 1, (n, classes))
+    return cw.Split("cases", frame, labels), [shared + rng.normal(0, 0.8, (n, classes)) for _ in range(models)]
+
+
+def test_the_examples_that_are_shown_are_those_of_a_plain_loop() -> None:
+    split, logits = made_up(400, 9)
+    full, *own = [told(split, split.labels, one) for one in logits]
+    pairs = [(full, one) for one in own]
+    for number in (0, 1, 7, 30, 1000):
+        assert telling(pairs, number).tolist() == by_loop(pairs, number)
+    assert len(telling(pairs, 30)) == 30
+    kept = set(telling(pairs, 24).tolist())
+    for _, one in pairs:  # three lists of eight subnetworks: the widest of each is there
+        for lost in (True, False):
+            rows = [i for i in range(400) if full.right[i] == lost and one.right[i] != lost]
+            assert max(rows, key=lambda i: abs(full.gold_chance[i] - one.gold_chance[i])) in kept
+    assert telling([(full, full)]).tolist() == []
+
+
+def test_the_tables_of_a_dataset_hold_what_each_says_of_the_examples_and_how_many_there_are() -> None:
+    split, logits = made_up(400, 7)
+    names = [("full", 0), ("s0", 0), ("s1", 0), ("full", 1), ("s0", 1), ("s1", 1), ("s2", 1)]
+    said = {(tuning, name): told(split, split.labels, one) for (name, tuning), one in zip(names, logits, strict=True)}
+    by_model = [{who: own for who, own in said.items() if who[0] == tuning} for tuning in (0, 1)]
+    made = of_dataset(split, by_model, "challenge")
+    shown, answers, changes = (made[name] for name in ("examples", "answers", "changes"))
+    for case in ("one", "two"):
+        every = np.flatnonzero(split.frame["case"] == case)
+        pairs = [(said[t, "full"].at(every), own.at(every)) for (t, name), own in said.items() if name != "full"]
+        shortest = min(every, key=lambda i: len(split.frame["first"][i]))
+        mine = shown[shown["case"] == case]
+        assert mine["example"].tolist() == sorted({*every[by_loop(pairs, A_CASE)], shortest})
+        assert mine.loc[mine["specimen"], "example"].tolist() == [shortest]
+        assert mine["first"].tolist() == split.frame["first"][mine["example"]].tolist()
+        assert mine["gold"].tolist() == split.frame["label"][mine["example"]].tolist()
+    assert len(answers) == 7 * len(shown)
+    for (name, tuning), one in zip(names, logits, strict=True):
+        mine = answers[(answers["tuning"] == tuning) & (answers["subnetwork"] == name)].set_index("example")
+        whole = examples(split, split.labels, one, logits[0 if tuning == 0 else 3])
+        assert (mine["answer"] == whole.loc[mine.index, "answer"]).all()
+        assert mine["probability"].to_numpy() == pytest.approx(whole.loc[mine.index, "answer_p"], abs=6e-5)
+        for case in ("one", "two"):
+            counts = changes[(changes["tuning"] == tuning) & (changes["subnetwork"] == name) & (changes["case"] == case)]
+            (row,) = counts.to_dict("records")
+            here = whole[whole["case"] == case]
+            assert row["n"] == len(here) == 200
+            for which in ("differ", "lost", "gained", "wrong"):
+                assert row[which] == len(chosen(here, which))  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +18,52 @@ from corewood.evaluate.metrics import predicted
 Which = Literal["differ", "lost", "gained", "wrong", "all"]
 # of an example: the full model is right and the subnetwork wrong; the reverse; both wrong; both right
 LOST, GAINED, WRONG, RIGHT = "lost", "gained", "wrong", "right"
+A_CASE = 60  # examples of a case that a report shows, beside its specimen
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a model says of the examples of a split; all (example,)."""
+
+    answer: np.ndarray  # place among the split's labels
+    chance: np.ndarray  # the probability of that answer
+    gold_chance: np.ndarray  # the probability of the right one
+    right: np.ndarray  # bool
+
+    def at(self, rows: np.ndarray) -> Told:
+        return Told(self.answer[rows], self.chance[rows], self.gold_chance[rows], self.right[rows])
+
+
+def told(split: Split, classes: tuple[str, ...], logits: np.ndarray) -> Told:
+    """Probabilities of classes that count as one label are added up, while the answer is the label of the likeliest class."""
+    fold, gold, rows = fold_classes(classes, split), split.gold, np.arange(len(split))
+    onto = fold[:, None] == np.arange(len(split.labels))  # (class, label)
+    answer, chances = predicted(logits, fold), softmax(logits.astype(np.float64), -1) @ onto  # (example,), (example, label)
+    return Told(answer, chances[rows, answer], chances[rows, gold], answer == gold)
+
+
+def change(full: Told, own: Told) -> np.ndarray:
+    """(example,) lost, gained, wrong or right."""
+    return np.select([full.right & ~own.right, ~full.right & own.right, ~own.right], [LOST, GAINED, WRONG], RIGHT)
+
+
+def telling(pairs: Sequence[tuple[Told, Told]], number: int = A_CASE) -> np.ndarray:
+    """Which examples of a case to show, for what full models and subnetworks, in pairs, say of all of them.
+
+    Of each pair there are lists of what was lost, gained, or is wrong in another way, the widest gap first. An example goes by
+    its best place in any of them, then by how many subnetworks differ on it: every subnetwork has its say, whatever the others
+    get wrong.
+    """
+    total = len(pairs[0][0].right)
+    best, many = np.full(total, total), np.zeros(total, int)
+    for full, own in pairs:
+        differ, which, gap = full.answer != own.answer, change(full, own), np.abs(full.gold_chance - own.gold_chance)
+        for kind in (LOST, GAINED, WRONG):
+            here = np.flatnonzero(differ & (which == kind))
+            here = here[np.argsort(-gap[here], kind="stable")]
+            best[here] = np.minimum(best[here], np.arange(len(here)))
+        many += differ
+    return np.sort(np.lexsort((-many, best))[: min(number, int((many > 0).sum()))])
 
 
 def examples(
@@ -32,21 +80,16 @@ def examples(
     """
     if split.regression:
         raise InputError(f"{split.name}: its labels are numbers, of which none is simply wrong; look at predictions.logits")
-    fold, gold = fold_classes(classes, split), split.gold
-    names, rows = np.array(split.labels, dtype=object), np.arange(len(split))
-    onto = fold[:, None] == np.arange(len(split.labels))  # (class, label)
-    told = {"full": full, "answer": logits} | ({} if other is None else {"other": other})
-    made, right, sure = {}, {}, {}
-    for who, given in told.items():
-        answer, chances = predicted(given, fold), softmax(given.astype(np.float64), -1) @ onto  # (example,), (example, label)
-        made[who], made[f"{who}_p"] = names[answer], chances[rows, answer]
-        right[who], sure[who] = answer == gold, chances[rows, gold]
+    names = np.array(split.labels, dtype=object)
+    whose = {"full": full, "answer": logits} | ({} if other is None else {"other": other})
+    said = {who: told(split, classes, given) for who, given in whose.items()}
+    made = {}
+    for who, one in said.items():
+        made[who], made[f"{who}_p"] = names[one.answer], one.chance
     facts = split.frame[[c for c in ("first", "second", "case") if c in split.frame]].reset_index(drop=True)
-    which = np.select(
-        [right["full"] & ~right["answer"], ~right["full"] & right["answer"], ~right["answer"]], [LOST, GAINED, WRONG], RIGHT
-    )
-    beside = "full" if other is None else "other"
-    return facts.assign(gold=names[gold], **made, which=which, gap=np.abs(sure["answer"] - sure[beside]))
+    beside = said["full" if other is None else "other"]
+    gap = np.abs(said["answer"].gold_chance - beside.gold_chance)
+    return facts.assign(gold=names[split.gold], **made, which=change(said["full"], said["answer"]), gap=gap)
 
 
 def chosen(table: pd.DataFrame, which: Which = "differ", case: str | None = None) -> pd.DataFrame:

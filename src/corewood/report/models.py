@@ -27,6 +27,7 @@ WITH_SKILLS = ("scores", "spread", "ablation")  # tables that have rows about sk
 class ModelTables:
     label: str  # empty where there is but one
     tables: Tables
+    key: tuple[str, int] | None = None  # task and seed of the fine-tuning
 
     @property
     def slug(self) -> str:
@@ -59,7 +60,7 @@ def models_of(tables: Tables) -> list[ModelTables]:
     for task, tuning, way, place in keys:
         parts = (task, f"seed {tuning}", way)
         label = ", ".join(str(part) for part, wanted in zip(parts, several, strict=True) if wanted)
-        made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0)))
+        made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0), (task, tuning)))
     return made or [ModelTables("", {})]  # nothing is compared within a model
 
 

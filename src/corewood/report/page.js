@@ -37,10 +37,12 @@ function draw(name, spec) {
   const place = document.getElementById(`chart-${name}`);
   const width = innerWidth < NARROW ? Math.max(150, innerWidth - 190) : Infinity;
   views[name]?.finalize();
-  return vegaEmbed(place, fitted(spec, width), options).then(
+  const tooltip = { ...options.tooltip, ...examples.tooltipOf(place) };
+  return vegaEmbed(place, fitted(spec, width), { ...options, tooltip }).then(
     ({ view, finalize }) => {
       views[name] = { finalize };
       view.addEventListener("click", (_, item) => clicked(item?.datum));
+      examples.linkChart(place, view);
       place.setAttribute("data-drawn", darkness.matches ? "dark" : "light");
       mark(place);
     },

@@ -25,6 +25,7 @@ from corewood.report import (
     core_alone,
     dynamics,
     effective_size,
+    examples,
     overlaps,
     patterns,
     searches,
@@ -47,6 +48,7 @@ from corewood.report.words import Finding, joined
 QUESTIONS = (
     verdicts,
     spread,
+    examples,
     tunings,
     tickets,
     ways_compared,
@@ -103,7 +105,11 @@ def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:
     here = files("corewood.report")
     found = finding(tables, str(about["model"]))
-    script = vl_convert.javascript_bundle(here.joinpath("page.js").read_text(encoding="utf-8"), vl_version=VEGA_LITE)
+    scripts, styles = (
+        "\n".join(here.joinpath(f"{name}.{kind}").read_text(encoding="utf-8") for name in ("examples", "page"))
+        for kind in ("js", "css")
+    )
+    script = vl_convert.javascript_bundle(scripts, vl_version=VEGA_LITE)
     first = [d for items in sections.values() for d in items if d.item.name == FIRST and found.points]
     parts = [
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>'
@@ -114,7 +120,7 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
     parts.append(f'<h2 class="part" id="provenance">Where this comes from</h2><section>{origin}</section>')
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
         title=escape(str(about["title"])),
-        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        style=styles,
         headline=escape(found.headline),
         lead=f'<p class="lead">{escape(found.lead)}</p>' if found.lead else "",
         tiles=tiles(tables) if found.points else "",
@@ -126,6 +132,9 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         sections="\n".join(parts),
         dark=json.dumps(DARK),
         specs=json.dumps(charts(sections), ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
+        examples=json.dumps(
+            examples.packed(tables, models_of(apart(tables))), ensure_ascii=False, separators=(",", ":")
+        ).replace("<", "\\u003c"),
         script=script.replace("</script", "<\\/script"),
     )
 

@@ -8,6 +8,7 @@ from corewood.study.questions import (
     core_alone,
     dynamics,
     effective_size,
+    examples,
     overlaps,
     patterns,
     searches,
@@ -25,5 +26,6 @@ from corewood.study.questions import (
 WORKING = (standing, effective_size, ablations, attention, tickets, patterns, speed)  # in the order of planning
 READING = (
     subnetworks, searches, spread, verdicts, tunings, core, dynamics, survivors, overlaps, ways_compared, competing, core_alone,
+    examples,
 )  # fmt: skip
 QUESTIONS = tuple(module.QUESTION for module in (*WORKING, *READING))
