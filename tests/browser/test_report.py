@@ -6,15 +6,17 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
 import small
+from colours import contrast, difference
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from corewood.report.page import draw
 from corewood.report.page import page as report_page
+from corewood.report.style import INK
 from corewood.study.run import Outcome
 
 BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
@@ -45,9 +47,11 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-def drawn(browser: Browser, path: Path) -> tuple[Page, list[str], list[str]]:
+def drawn(
+    browser: Browser, path: Path, width: int = 1160, color_scheme: Literal["light", "dark"] = "light"
+) -> tuple[Page, list[str], list[str]]:
     """A page with all its charts, what it asked for, and what it complained of."""
-    page = browser.new_page(viewport={"width": 1160, "height": 900})
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=color_scheme)
     requests: list[str] = []
     console: list[str] = []
     page.on("request", lambda r: requests.append(r.url))
@@ -127,14 +131,158 @@ def test_the_table_sorts_by_a_click(opened: tuple[Page, list[str], list[str]]) -
     assert names[0].startswith("l0-70")
 
 
-def test_a_click_on_the_legend_picks_a_case(opened: tuple[Page, list[str], list[str]]) -> None:
+def test_pointing_at_a_line_names_its_case_and_a_click_keeps_it(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, console = opened
+    chart = "#chart-dynamics svg.marks"
+    names = f"{chart} .mark-text.role-mark text[font-weight='bold']"
+    assert page.locator(names).count() == 0
+    dots = page.locator(f"{chart} .mark-symbol path")
+    dots.last.hover()
+    page.wait_for_selector(names)
+    name = page.locator(names).first.inner_text()
+    assert name in page.locator("#vg-tooltip-element").inner_text()
+    dots.last.click()
+    page.mouse.move(2, 2)
+    page.wait_for_timeout(200)
+    assert page.locator(names).all_inner_texts() == [name]
+    assert console == []
+
+
+def test_a_dark_page_has_dark_charts(browser: Browser, report: Path) -> None:
+    page, _, console = drawn(browser, report / "report.html", color_scheme="dark")
+
+    def style(where: str, what: str) -> str:
+        return str(page.locator(where).first.evaluate(f"element => getComputedStyle(element).{what}"))
+
+    assert contrast(style("body", "backgroundColor"), "#ffffff") > 12
+    for name in ("spread", "heads", "trajectories"):
+        assert contrast(style(f"#chart-{name} svg.marks > rect", "fill"), "#ffffff") > 10, name
+        assert contrast(style(f"#chart-{name} .role-axis-label text", "fill"), "#000000") > 10, name
+    ring, halo, cells = rings(page)
+    assert contrast(ring, "#000000") > contrast(halo, "#000000")  # light rings, dark halos
+    tellable(ring, halo, cells)
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(
+        "document.querySelectorAll('.chart').length == document.querySelectorAll('[data-drawn=light]').length"
+    )
+    assert contrast(style("#chart-spread svg.marks > rect", "fill"), "#000000") > 18
+    assert console == []
+    page.close()
+
+
+def rings(page: Page) -> tuple[str, str, set[str]]:
+    """Colours of the ring that marks the core, of its halo, and of the cells."""
+    chart = "#chart-heads svg.marks"
+    cells = page.locator(f"{chart} .mark-rect.role-mark path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+    marks = page.locator(f"{chart} .mark-symbol.role-mark").evaluate_all(
+        "all => all.map(one => one.querySelector('path')?.getAttribute('stroke'))"
+    )
+    halo, ring = [stroke for stroke in marks if stroke][:2]
+    return ring, halo, set(cells)
+
+
+def tellable(ring: str, halo: str, cells: set[str]) -> None:
+    assert contrast(ring, halo) > 3
+    for cell in cells:
+        assert max(contrast(ring, cell), contrast(halo, cell)) > 3, cell
+
+
+def test_readers_with_deuteranopia_see_what_others_see(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
-    faded = "#chart-dynamics svg.marks path[opacity='0.06'], #chart-dynamics svg.marks path[stroke-opacity='0.06']"
-    before = page.locator("#chart-dynamics svg.marks").inner_html()
-    page.locator("#chart-dynamics svg.marks .role-legend-label text", has_text="in domain").first.click()
-    page.wait_for_timeout(300)
-    assert page.locator("#chart-dynamics svg.marks").inner_html() != before
-    assert page.locator(faded).count() > 0
+    tellable(*rings(page))
+    lines = page.locator("#chart-trajectories svg.marks .mark-line path").evaluate_all(
+        "all => all.map(one => [one.getAttribute('stroke'), one.getAttribute('stroke-dasharray')])"
+    )
+    kinds = {tuple(kind) for kind in lines if kind[0] != INK}
+    assert len(kinds) == 2  # sizes
+    (one, one_dash), (other, other_dash) = kinds
+    assert difference(one, other) > 20
+    assert one_dash != other_dash
+
+
+def test_a_narrow_screen_cuts_nothing(browser: Browser, report: Path) -> None:
+    page, _, console = drawn(browser, report / "report.html", width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    wide = page.evaluate(
+        """[...document.querySelectorAll("body *")].filter(one => {
+          const box = one.getBoundingClientRect();
+          return box.width > 0 && box.right > innerWidth + 1 && !one.closest(".chart, .wide, pre, .parts");
+        }).map(one => one.outerHTML.slice(0, 120))"""
+    )
+    assert wide == []
+    for chart in page.locator(".chart").all():  # what does not fit can be scrolled to
+        assert chart.evaluate("one => getComputedStyle(one).overflowX") == "auto"
+    fits = "#chart-spread, #chart-dynamics, #chart-differences"
+    assert page.locator(fits).evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+    assert console == []
+    page.close()
+
+
+def test_contents_stay_and_a_filter_hides_the_rest(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    page.evaluate("scrollTo(0, 4000)")
+    assert page.locator("nav").bounding_box()["y"] == 0  # type: ignore[index]
+    page.fill("#filter", "SURVIVE")
+    shown = [t for t in page.locator("main h3").all() if t.is_visible()]
+    titles = [t.inner_text() for t in shown]
+    assert "Which heads survive" in titles
+    assert all("survive" in title.lower() for title in titles)
+    assert [h.inner_text() for h in page.locator("main h2").all() if h.is_visible()] == ["Heads and core"]
+    page.fill("#filter", "attention")  # a part's name: all that it holds
+    assert page.locator("#maps").is_visible()
+    page.fill("#filter", "no such thing")
+    assert page.locator(".nothing").is_visible()
+    page.fill("#filter", "")
+    assert page.locator("main section:visible").count() == page.locator("main section").count()
+    page.locator(".contents summary").click()
+    page.locator(".contents a[href='#heads']").click()
+    assert not page.locator(".contents > div").is_visible()
+    assert 0 <= page.locator("#heads").bounding_box()["y"] < 100  # type: ignore[index]
+
+
+def test_every_item_links_to_its_numbers(opened: tuple[Page, list[str], list[str]], report: Path) -> None:
+    page, _, _ = opened
+    for section in page.locator("section:has(h3)").all():
+        links = section.locator(".links a[href$='.csv']").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+        assert links, section.get_attribute("id")
+        assert all((report / link).exists() for link in links)
+
+
+def test_words_are_explained_and_charts_say_how_to_read_them(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, _ = opened
+    word = page.locator("#heads .term", has_text="subnetworks").first
+    assert "a mask" in str(word.get_attribute("data-meaning"))
+    word.focus()
+    assert "a mask" in word.evaluate("one => getComputedStyle(one, '::after').content")
+    assert page.locator(".reading").count() == page.locator(".chart").count()
+    fold = page.locator("#heads .reading")
+    assert not fold.locator("p").is_visible()
+    fold.locator("summary").click()
+    assert "demo" in fold.locator("p").inner_text()
+
+
+def test_a_subnetwork_that_is_picked_is_marked_everywhere(opened: tuple[Page, list[str], list[str]]) -> None:
+    page, _, console = opened
+    page.evaluate("heard = []; document.addEventListener('corewood:pick', event => heard.push(event.detail))")
+    page.locator("#chart-profiles svg.marks .mark-rect.role-mark path").nth(40).click()
+    detail = page.evaluate("heard[0]")
+    assert set(detail) == {"subnetwork", "dataset", "case"}
+    assert None not in detail.values()
+    mine, rest = (page.locator(f"svg.marks path.{kind}") for kind in ("picked", "beside"))
+    assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == {detail["subnetwork"]}
+    assert detail["subnetwork"] not in rest.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")
+    for name in ("spread", "profiles", "same-in-domain", "trajectories", "sizes"):
+        assert page.locator(f"#chart-{name} path.picked").count() > 0, name
+        assert page.locator(f"#chart-{name} path.beside").count() > 0, name
+    assert page.locator("#subnetworks tr.picked td").first.inner_text() == detail["subnetwork"]
+    assert detail["subnetwork"] in page.locator("#picked").inner_text()
+    page.locator("#subnetworks tbody tr").last.click()  # a row picks, too
+    other = page.locator("#subnetworks tbody tr").last.get_attribute("data-subnetwork")
+    assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == {other}
+    page.keyboard.press("Escape")
+    assert mine.count() == rest.count() == 0
+    assert page.evaluate("heard.at(-1).subnetwork") is None
+    assert console == []
 
 
 def test_a_reader_chooses_whose_charts_to_see(browser: Browser, outcome: Outcome, tmp_path: Path) -> None:
@@ -144,6 +292,7 @@ def test_a_reader_chooses_whose_charts_to_see(browser: Browser, outcome: Outcome
     }
     (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, draw(tables)), encoding="utf-8")
     page, _, console = drawn(browser, tmp_path / "report.html")
+    page.locator(".contents summary").click()
     assert page.locator("#model option").all_inner_texts() == ["seed 0", "seed 1"]
     for wanted, other in (("seed-0", "seed-1"), ("seed-1", "seed-0"), ("seed-0", "seed-1")):
         page.select_option("#model", wanted.replace("-", " "))

@@ -22,7 +22,7 @@ def case_lines(
     """where, dataset, case, domain, x and y -> a chart. In domain in ink, cases that move in colour, all others grey; what the
     pointer is on stands out with its name, and bars between two fields; a click keeps it so."""
     field = str(x.to_dict()["field"])
-    x = x.scale(domain=[float(table[field].min()), float(table[field].max())])
+    x = x.scale(domain=[float(table[field].min()), float(table[field].max())], nice=False)
     named = movers(judged(table), field, y)
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
@@ -76,11 +76,11 @@ def names_at_ends(table: pd.DataFrame, x: str, y: str, named: list[str]) -> pd.D
 
 
 def stacked(heights: list[float], apart: float) -> list[float]:
-    """Heights from the highest down, moved as little as keeps them apart and above zero."""
+    """Heights from the highest down, moved as little as keeps them apart and above the axis."""
     found: list[float] = []
     for height in heights:
         found.append(min(height, found[-1] - apart) if found else height)
-    floor = 0.0
+    floor = apart / 2
     for i in range(len(found) - 1, -1, -1):
         found[i] = max(found[i], floor)
         floor = found[i] + apart

@@ -5,6 +5,7 @@ const specs = read("specs");
 const darker = read("dark");
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const NARROW = 700; // pixels: below, panels stand one under the other
+const CELL = 22; // of a grid on a narrow screen
 
 const words = { true: "yes", false: "no" };
 const asText = document.createElement("span");
@@ -18,10 +19,12 @@ const options = {
   tooltip: { sanitize: inWords },
 };
 
+const step = (width) => (width < Infinity ? CELL : Infinity);
+
 // A spec for the page as it is: its colours, and no panel wider than a narrow window. Data stay as they are.
 function fitted(part, width, key = "") {
   if (typeof part === "string") return darkness.matches ? (darker[part] ?? part) : part;
-  if (typeof part === "number") return key === "width" ? Math.min(part, width) : part;
+  if (typeof part === "number") return key === "width" ? Math.min(part, width) : key === "step" ? Math.min(part, step(width)) : part;
   if (Array.isArray(part)) return part.map((one) => fitted(one, width));
   if (part === null || typeof part !== "object") return part;
   const made = {};

@@ -15,6 +15,7 @@ from corewood.report.items import chart, says, table
 from corewood.report.lines import case_lines
 from corewood.report.models import models_of
 from corewood.report.style import (
+    DOT,
     GREENS,
     INK,
     LINES,
@@ -30,6 +31,7 @@ from corewood.report.style import (
     ordered,
     percent,
     room,
+    rows_of_dots,
     shaped,
     share_axis,
     shown,
@@ -40,8 +42,6 @@ from corewood.report.words import largest, name, pct, plus_minus, quoted, two_di
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
 WHOLE = "whole sets, balanced accuracy"
-OFFSETS = (0, -4, 4, -8, 8)  # pixels that dots are moved from the middle of their row where they would hide each other
-DOT = 7  # pixels across
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
 
@@ -72,7 +72,7 @@ def spread_chart(tables: Tables) -> Any:
     found["row"] = found.groupby(["part", "where"])["value"].transform(lambda v: pd.Series(dodged(v, DOT / width), v.index))
     panels = []
     for part in parts:
-        here = whole.loc[whole["part"] == part, range_columns]
+        here, mine = whole.loc[whole["part"] == part, range_columns], found[found["part"] == part]
         ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
         ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=24)
         layers = (
@@ -86,16 +86,11 @@ def spread_chart(tables: Tables) -> Any:
                 alt.Chart(dots[columns])
                 .mark_circle(size=40, opacity=0.9, color=GREENS[4], stroke=PAPER, strokeWidth=0.7, yOffset=offset)
                 .encode(y=y, x=x, tooltip=tooltip)
-                for offset, dots in rows_of_dots(found[found["part"] == part])
+                for offset, dots in rows_of_dots(mine, mine["row"])
             ),
         )
         panels.append(alt.layer(*layers).properties(width=width, height=alt.Step(24), title=part))
     return in_rows(panels)
-
-
-def rows_of_dots(dots: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """(offset, the dots that have it)"""
-    return [(OFFSETS[int(str(row))], part) for row, part in dots.groupby(dots["row"] % len(OFFSETS))]
 
 
 @chart("Subnetworks", "same-in-domain", "The same in domain, different outside", of="spread accuracy")

@@ -31,6 +31,8 @@ DARK = {
                strict=True)),
 }  # fmt: skip
 PERCENT = ".0%"
+OFFSETS = (0, -4, 4, -8, 8)  # pixels that dots are moved from the middle of their row where they would hide each other
+DOT = 7  # pixels across
 WIDE = 976  # pixels inside a card of the page
 LETTER = 5.4  # of an axis, pixels on average
 PANELS = 4  # sparsities that a chart shows beside each other; the tables have all
@@ -156,6 +158,11 @@ def dodged(values: Iterable[float], apart: float) -> list[int]:
         taken[row].append(value)
         rows.append(row)
     return rows
+
+
+def rows_of_dots(dots: pd.DataFrame, rows: pd.Series) -> list[tuple[int, pd.DataFrame]]:
+    """(pixels up or down, the dots that are moved so far)"""
+    return [(OFFSETS[int(str(row))], part) for row, part in dots.groupby((rows % len(OFFSETS)).astype(int))]
 
 
 def tips(fields: str) -> list[alt.Tooltip]:

@@ -10,7 +10,23 @@ import pandas as pd
 
 from corewood.report.html import FORMATS, HEADINGS, Format, html_table
 from corewood.report.items import chart, says, table
-from corewood.report.style import GREENS, INK, LINES, PAPER, Tables, in_rows, ordered, room, tips, unit_places
+from corewood.report.style import (
+    DOT,
+    GREENS,
+    INK,
+    LINES,
+    PAPER,
+    Tables,
+    coloured,
+    dodged,
+    in_rows,
+    ordered,
+    room,
+    rows_of_dots,
+    shaped,
+    tips,
+    unit_places,
+)
 from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
 from corewood.report.words import agreement, between, quoted, two_digits
 
@@ -179,14 +195,19 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
     y = ordered(alt.Y, "task", tasks)
     low = min(0.0, float(rows[measure].min()))
     x = alt.X(f"{measure}:Q", title=title, scale=alt.Scale(domain=[low, 1]))
-    dots = alt.Chart(data).mark_point(filled=True, size=50, opacity=0.75).encode(
+    width = room(tasks, 2)
+    apart = DOT * (1 - low) / width
+    row = data.groupby("task")[measure].transform(lambda v: pd.Series(dodged(v, apart), v.index))
+    rows_of = rows_of_dots(data, row)
+    dots = alt.layer(*(
+        alt.Chart(part).mark_point(filled=True, size=50, opacity=0.75, yOffset=offset) for offset, part in rows_of
+    )).encode(
         y=y,
         x=x,
-        color=alt.Color("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=[GREENS[4], LINES[2]]),
-                        legend=alt.Legend(orient="top", labelLimit=300)),
-        shape=alt.Shape("is:N", title=None, scale=alt.Scale(domain=list(names.values()), range=["circle", "diamond"])),
+        color=coloured("is", names.values(), [GREENS[4], LINES[2]]),
+        shape=shaped("is", names.values()),
         tooltip=tips(
-            f"seed = one:N | and seed = other:N | units they share = shared:Q .3g | by chance = shared_expected:Q .3g | "
+            "seed = one:N | and seed = other:N | units they share = shared:Q .3g | by chance = shared_expected:Q .3g | "
             f"{measure}:Q .3g | p, corrected = p_holm:Q .3g"
         ),
     )  # fmt: skip
@@ -194,7 +215,7 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
     ticks = alt.Chart(chance).mark_tick(color=INK, thickness=2, size=14).encode(
         y=y, x="chance:Q", tooltip=tips("task:N | by chance = chance:Q .3f")
     )  # fmt: skip
-    return (dots + ticks).properties(width=room(tasks, 2), height=max(40, 20 * len(tasks)))
+    return (dots + ticks).properties(width=width, height=max(40, 24 * len(tasks)))
 
 
 @says(of="stability")
