@@ -289,16 +289,26 @@ const examples = (() => {
     else showExamples(model, name, more);
   }
 
+  // the subnetworks below a pointer, with what Vega draws for each: dots may lie below others, or below a tick
+  function below(event, model) {
+    const items = document.elementsFromPoint(event.clientX, event.clientY).map((element) => element.__data__);
+    return items.filter((item) => Object.hasOwn(model.said, item?.datum?.subnetwork)).map((item) => item.datum);
+  }
+
   function linkChart(place, view) {
     nameCasesOfChart(place);
     const model = modelOf(place);
-    const whose = (item) => (model && Object.hasOwn(model.said, item?.datum?.subnetwork) ? item.datum.subnetwork : undefined);
     if (!model) return;
-    view.addEventListener("mouseover", (event, item) => (event.target.style.cursor = whose(item) ? "pointer" : ""));
-    view.addEventListener("click", (event, item) => {
-      if (whose(item)) pick(model, whose(item), event, { name: item.datum.where, from: place });
-    });
     place.tabIndex = -1;
+    view.addEventListener("mousemove", (event) => (place.style.cursor = below(event, model).length ? "pointer" : ""));
+    view.addEventListener("click", (event) => {
+      const found = below(event, model);
+      if (!found.length) return;
+      // a second click on the same place goes on to the next one that lies there
+      const before = panel.hidden ? -1 : found.findIndex((datum) => datum.subnetwork === field("one").value);
+      const { subnetwork, where } = found[(before + 1) % found.length];
+      pick(model, subnetwork, event, { name: where, from: place });
+    });
   }
 
   // the names of subnetworks in tables are buttons
