@@ -163,9 +163,9 @@ def test_two_that_are_picked_show_where_they_disagree(page: Page, outcome: Outco
     same_rows(copied(page), outcome.examples(one, other="l0-70-s0"), [*SAID, "other", "other_p"])
 
 
-def test_escape_closes_and_the_focus_goes_back(page: Page) -> None:
-    button = page.locator("#subnetworks button.who").nth(1)
-    button.focus()
+@pytest.mark.parametrize("button", ["#subnetworks tbody tr:nth-child(2) button", "#spread .links button"])
+def test_the_keyboard_opens_it_escape_closes_it_and_the_focus_goes_back(page: Page, button: str) -> None:
+    page.locator(button).focus()
     page.keyboard.press("Enter")
     assert page.get_by_role("dialog", name="beside the full model").is_visible()
     assert page.evaluate(f"document.querySelector('{PANEL}').contains(document.activeElement)")
@@ -173,7 +173,7 @@ def test_escape_closes_and_the_focus_goes_back(page: Page) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Close the examples"
     page.keyboard.press("Escape")
     assert not page.locator(PANEL).is_visible()
-    assert button.evaluate("button => button === document.activeElement")
+    assert page.locator(button).evaluate("button => button === document.activeElement")
     names = [page.locator(f"{PANEL} {tag}").evaluate_all("all => all.map((one) => one.labels[0].textContent.trim())")
              for tag in ("select", "input")]  # fmt: skip
     assert all(name for each in names for name in each)

@@ -289,17 +289,26 @@ const examples = (() => {
     else showExamples(model, name, more);
   }
 
-  // the subnetworks below a pointer, with what Vega draws for each: dots may lie below others, or below a tick
-  function below(event, model) {
-    const items = document.elementsFromPoint(event.clientX, event.clientY).map((element) => element.__data__);
-    return items.filter((item) => Object.hasOwn(model.said, item?.datum?.subnetwork)).map((item) => item.datum);
+  // what Vega drew elements for, where that is a subnetwork
+  function subnetworksOf(elements, model) {
+    const data = [...elements].map((element) => element.__data__?.datum);
+    return data.filter((datum) => Object.hasOwn(model.said, datum?.subnetwork));
   }
+
+  // under a pointer; dots may lie below others, or below a tick
+  const below = (event, model) => subnetworksOf(document.elementsFromPoint(event.clientX, event.clientY), model);
 
   function linkChart(place, view) {
     nameCasesOfChart(place);
     const model = modelOf(place);
-    if (!model) return;
+    const [first] = model ? subnetworksOf(place.querySelectorAll("svg.marks path"), model) : [];
+    if (!first) return;
     place.tabIndex = -1;
+    const button = document.createElement("button");
+    button.className = "who";
+    button.textContent = "Examples (or click a subnetwork)";
+    button.addEventListener("click", (event) => pick(model, first.subnetwork, event, { from: button }));
+    place.closest("section").querySelector(".links").append(" ", button);
     view.addEventListener("mousemove", (event) => (place.style.cursor = below(event, model).length ? "pointer" : ""));
     view.addEventListener("click", (event) => {
       const found = below(event, model);
