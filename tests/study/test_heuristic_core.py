@@ -276,7 +276,7 @@ def test_ablations_at_a_checkpoint_equal_a_loop_over_its_model(whole: Outcome, e
             logits = [model.net(**model.tokenizer(*pair, return_tensors="pt")).logits[0].numpy() for pair in pairs]
         return np.asarray(fold[np.stack(logits).argmax(-1)] == split.gold[rows])
 
-    first = table.query("checkpoint == 0 and dataset == 'cases' and case == 'all'").set_index("units")
+    first = table.query("checkpoint == 0 and dataset == 'cases' and case == 'all' and metric == 'accuracy'").set_index("units")
     full = right([])
     assert (first["full"] == full.mean()).all()
     chosen = first.index[(first["set"].str.contains("top 3")) | first["kind"].isin(["head", "mlp"])]

@@ -95,9 +95,7 @@ def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
 def test_where_all_have_converged_nothing_is_warned_of() -> None:
     table, held = accuracy(CASES), pd.Series([0.02, 0.025, 0.021, 0.022], NAMES)
     said = found_in(table, held, ~ENDED)
-    assert said.headline.startswith(
-        "Two subnetworks of m that are equal in domain, a (95.0 %) and d (95.0 %), differ by 70 points"
-    )
+    assert said.headline.startswith("Two subnetworks of m that are equal in domain, l0-70-s0 (95.0 %) and l0-70-s3 (95.0 %)")
     assert "“if”: 80 and 10 % right" in said.headline
     assert "4 of 4 searches" in said.sure[-1]
     assert "unfinished" not in said.sure[-1]

@@ -55,9 +55,9 @@ LEAKS = (
         ("fine_tune={steps: 3, tasks: {task: {batch: x}}}", "fine_tune.tasks.task.batch: must be a whole number (given: 'x')"),
         (
             "effective_size={sparsity: 0.3, checkpoints: al}",
-            "effective_size.checkpoints: must be 'all' or a list, as [one, other] (given: 'al')",
+            "effective_size.checkpoints: write all, or steps, for instance [0, 500] (given: 'al')",
         ),
-        ("effective_size={sparsity: 0.3, checkpoints: [a]}", "effective_size.checkpoints.0: must be a whole number"),
+        ("effective_size={sparsity: 0.3, checkpoints: [a]}", "effective_size.checkpoints: write all, or steps, for instance [0, 500]"),
         ("ablations=true", "ablations: must be keys with values, as {pairs: true} (given: true)"),
         ("tasks={a b: {glue: cola}}", "tasks.a b: may hold letters"),
         ("task={glue: colla}", "task.glue: must be 'cola'"),

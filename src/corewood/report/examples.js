@@ -289,16 +289,35 @@ const examples = (() => {
     else showExamples(model, name, more);
   }
 
+  // what Vega drew elements for, where that is a subnetwork
+  function subnetworksOf(elements, model) {
+    const data = [...elements].map((element) => element.__data__?.datum);
+    return data.filter((datum) => Object.hasOwn(model.said, datum?.subnetwork));
+  }
+
+  // under a pointer; dots may lie below others, or below a tick
+  const below = (event, model) => subnetworksOf(document.elementsFromPoint(event.clientX, event.clientY), model);
+
   function linkChart(place, view) {
     nameCasesOfChart(place);
     const model = modelOf(place);
-    const whose = (item) => (model && Object.hasOwn(model.said, item?.datum?.subnetwork) ? item.datum.subnetwork : undefined);
-    if (!model) return;
-    view.addEventListener("mouseover", (event, item) => (event.target.style.cursor = whose(item) ? "pointer" : ""));
-    view.addEventListener("click", (event, item) => {
-      if (whose(item)) pick(model, whose(item), event, { name: item.datum.where, from: place });
-    });
+    const [first] = model ? subnetworksOf(place.querySelectorAll("svg.marks path"), model) : [];
+    if (!first) return;
     place.tabIndex = -1;
+    const button = document.createElement("button");
+    button.className = "who";
+    button.textContent = "Examples (or click a subnetwork)";
+    button.addEventListener("click", (event) => pick(model, first.subnetwork, event, { from: button }));
+    place.closest("section").querySelector(".links").append(" ", button);
+    view.addEventListener("mousemove", (event) => (place.style.cursor = below(event, model).length ? "pointer" : ""));
+    view.addEventListener("click", (event) => {
+      const found = below(event, model);
+      if (!found.length) return;
+      // a second click on the same place goes on to the next one that lies there
+      const before = panel.hidden ? -1 : found.findIndex((datum) => datum.subnetwork === field("one").value);
+      const { subnetwork, where } = found[(before + 1) % found.length];
+      pick(model, subnetwork, event, { name: where, from: place });
+    });
   }
 
   // the names of subnetworks in tables are buttons
