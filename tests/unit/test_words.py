@@ -57,7 +57,10 @@ LEAKS = (
             "effective_size={sparsity: 0.3, checkpoints: al}",
             "effective_size.checkpoints: write all, or steps, for instance [0, 500] (given: 'al')",
         ),
-        ("effective_size={sparsity: 0.3, checkpoints: [a]}", "effective_size.checkpoints: write all, or steps, for instance [0, 500]"),
+        (
+            "effective_size={sparsity: 0.3, checkpoints: [a]}",
+            "effective_size.checkpoints: write all, or steps, for instance [0, 500]",
+        ),
         ("ablations=true", "ablations: must be keys with values, as {pairs: true} (given: true)"),
         ("tasks={a b: {glue: cola}}", "tasks.a b: may hold letters"),
         ("task={glue: colla}", "task.glue: must be 'cola'"),
