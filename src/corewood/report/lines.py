@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import judged
-from corewood.report.style import DASHES, GREY, INK, LINES, room, share_axis
+from corewood.report.style import DASHES, GREY, INK, LETTER, LINES, room, share_axis, tips
 
 NAMED = 6  # cases that have a colour and a name
 MOVES = 0.03  # less is not called a move
@@ -27,33 +27,31 @@ def case_lines(
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
     kept = alt.selection_point(name="kept", fields=["where"], empty=False)
-    base = alt.Chart(table).encode(x=x, y=share_axis(alt.Y, y, title), detail="where:N", tooltip=tooltip)
-    grey = base.transform_filter(~(alt.datum.named | alt.datum.inside))
     hue = alt.Color("where:N", scale=alt.Scale(domain=named, range=LINES), legend=None)
     dash = alt.StrokeDash("where:N", scale=alt.Scale(domain=named, range=DASHES), legend=None)
-    coloured = base.transform_filter(alt.datum.named).encode(color=hue)
-    inside = base.transform_filter(alt.datum.inside)
     lit = {"or": [{"param": "over", "empty": False}, {"param": "kept", "empty": False}]}
+    base = alt.Chart(table).encode(x=x, y=share_axis(alt.Y, y, title), detail="where:N")
+    path, dots = base.encode(tooltip=tips("case = where:N")), base.encode(tooltip=tooltip)
+    named_only, inside = alt.datum.named, alt.datum.inside
+    rest = ~(named_only | inside)
     ends = names_at_ends(table, field, y, named)
     labels = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=11).encode(x=f"{field}:Q", y="at:Q", text="where:N")
-    last = base.transform_filter(alt.datum[field] == table[field].max())
+    last = base.transform_filter(alt.datum[field] == table[field].max()).transform_filter(lit)
     layers = [
         *(base.transform_filter(lit).mark_rule(strokeWidth=2, color=INK).encode(y=f"{low}:Q", y2=high) for low, high in bars),
-        base.mark_line(strokeWidth=11, opacity=0, color=INK),  # for the pointer
-        grey.mark_line(strokeWidth=1.2, color=GREY, opacity=0.6),
-        grey.mark_point(filled=True, size=14, color=GREY, opacity=0.7),
-        coloured.mark_line(strokeWidth=2.2).encode(strokeDash=dash),
-        coloured.mark_point(filled=True, size=32, opacity=1),
-        inside.mark_line(strokeWidth=4, color=INK),
-        inside.mark_point(filled=True, size=40, color=INK, opacity=1),
-        labels.transform_filter(~alt.datum.inside).encode(color=hue),
-        labels.transform_filter(alt.datum.inside).encode(color=alt.value(INK)),
-        base.transform_filter(lit).mark_line(strokeWidth=5, color=INK, opacity=0.85),
-        last.transform_filter(lit).mark_text(align="right", dx=-9, dy=-9, fontSize=13, fontWeight="bold", color=INK).encode(
-            text="where:N"
-        ),
-    ]  # fmt: skip
-    beside = max(len(str(name)) for name in ends["where"]) * 6.2 + 30
+        path.mark_line(strokeWidth=11, opacity=0, color=INK),  # for the pointer
+        path.transform_filter(lit).mark_line(strokeWidth=6, color=INK, opacity=0.85),
+        path.transform_filter(rest).mark_line(strokeWidth=1.2, color=GREY, opacity=0.6),
+        path.transform_filter(named_only).mark_line(strokeWidth=2.2).encode(color=hue, strokeDash=dash),
+        path.transform_filter(inside).mark_line(strokeWidth=4, color=INK),
+        dots.transform_filter(rest).mark_point(filled=True, size=14, color=GREY, opacity=0.7),
+        dots.transform_filter(named_only).mark_point(filled=True, size=32, opacity=1).encode(color=hue),
+        dots.transform_filter(inside).mark_point(filled=True, size=40, color=INK, opacity=1),
+        labels.transform_filter(~inside).encode(color=hue),
+        labels.transform_filter(inside).encode(color=alt.value(INK)),
+        last.mark_text(align="right", dx=-9, dy=-9, fontSize=13, fontWeight="bold", color=INK).encode(text="where:N"),
+    ]
+    beside = LETTER * max((len(str(name)) for name in ends["where"]), default=0) + 30
     return alt.layer(*layers).add_params(over, kept).properties(width=room(beside=beside), height=HEIGHT)
 
 

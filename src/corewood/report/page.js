@@ -38,7 +38,7 @@ function fitted(part, width, key = "") {
 const views = {}; // by the chart's name
 function draw(name, spec) {
   const place = document.getElementById(`chart-${name}`);
-  const width = innerWidth < NARROW ? Math.max(150, innerWidth - 190) : Infinity;
+  const width = innerWidth < NARROW ? Math.max(150, innerWidth - 215) : Infinity;
   views[name]?.finalize();
   const tooltip = { ...options.tooltip, ...examples.tooltipOf(place) };
   return vegaEmbed(place, fitted(spec, width), { ...options, tooltip }).then(

@@ -198,24 +198,22 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
     width = room(tasks, 2)
     apart = DOT * (1 - low) / width
     row = data.groupby("task")[measure].transform(lambda v: pd.Series(dodged(v, apart), v.index))
-    rows_of = rows_of_dots(data, row)
-    dots = alt.layer(*(
-        alt.Chart(part).mark_point(filled=True, size=50, opacity=0.75, yOffset=offset) for offset, part in rows_of
-    )).encode(
-        y=y,
-        x=x,
-        color=coloured("is", names.values(), [GREENS[4], LINES[2]]),
-        shape=shaped("is", names.values()),
-        tooltip=tips(
-            "seed = one:N | and seed = other:N | units they share = shared:Q .3g | by chance = shared_expected:Q .3g | "
-            f"{measure}:Q .3g | p, corrected = p_holm:Q .3g"
-        ),
-    )  # fmt: skip
+    tooltip = tips(
+        "seed = one:N | and seed = other:N | units they share = shared:Q .3g | by chance = shared_expected:Q .3g | "
+        f"{measure}:Q .3g | p, corrected = p_holm:Q .3g"
+    )
+    colour, shape = coloured("is", names.values(), [GREENS[4], LINES[2]]), shaped("is", names.values())
+    dots = [
+        alt.Chart(part)
+        .mark_point(filled=True, size=50, opacity=0.75, yOffset=offset)
+        .encode(y=y, x=x, color=colour, shape=shape, tooltip=tooltip)
+        for offset, part in rows_of_dots(data, row)
+    ]
     chance = data.groupby("task", sort=False)[f"{measure}_expected"].mean().round(4).rename("chance").reset_index()
     ticks = alt.Chart(chance).mark_tick(color=INK, thickness=2, size=14).encode(
         y=y, x="chance:Q", tooltip=tips("task:N | by chance = chance:Q .3f")
     )  # fmt: skip
-    return (dots + ticks).properties(width=width, height=max(40, 24 * len(tasks)))
+    return alt.layer(*dots, ticks).properties(width=width, height=max(40, 24 * len(tasks)))
 
 
 @says(of="stability")
