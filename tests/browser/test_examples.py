@@ -197,7 +197,7 @@ def test_an_example_stands_beside_the_name_of_every_case(page: Page, outcome: Ou
     assert table.locator("td").all_inner_texts() == ["swap", row["group"], f"{row['first']} — {row['second']}", row["gold"]]
     assert page.locator("#cases tbody tr").count() == len(specimens)
     wanted = f"“{row['first']}” — “{row['second']}” Right answer: {row['gold']}"
-    for chart in ("spread", "profiles", "sparsity", "dynamics"):
+    for chart in ("spread", "profiles"):
         titles = page.locator(f"#chart-{chart} svg.marks text.of-case > title").all_text_contents()
         assert wanted in titles, chart
     assert page.locator("#spread-table td", has_text=re.compile("^swap$")).first.get_attribute("title") == wanted

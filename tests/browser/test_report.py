@@ -140,7 +140,8 @@ def test_pointing_at_a_line_names_its_case_and_a_click_keeps_it(opened: tuple[Pa
     dots.last.hover()
     page.wait_for_selector(names)
     name = page.locator(names).first.text_content()
-    assert name and name in page.locator("#vg-tooltip-element").inner_text()
+    assert name
+    assert name in page.locator("#vg-tooltip-element").inner_text()
     dots.last.click()
     page.mouse.move(2, 2)
     page.wait_for_timeout(200)
@@ -276,6 +277,7 @@ def test_a_subnetwork_that_is_picked_is_marked_everywhere(opened: tuple[Page, li
         assert page.locator(f"#chart-{name} path.beside").count() > 0, name
     assert page.locator("#subnetworks tr.picked td").first.inner_text() == detail["subnetwork"]
     assert detail["subnetwork"] in page.locator("#picked").inner_text()
+    page.keyboard.press("Escape")  # the panel of examples
     page.locator("#subnetworks tbody tr").last.click()  # a row picks, too
     other = page.locator("#subnetworks tbody tr").last.get_attribute("data-subnetwork")
     assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == {other}

@@ -59,7 +59,7 @@ const examples = (() => {
   // names on axes and in legends; those too long for their place are cut there, and whole in what Vega keeps beside them
   function nameCasesOfChart(place) {
     const nameOf = (text) => String(text.__data__?.datum?.value ?? text.textContent);
-    nameCases(place, ".role-axis-label text, .role-legend-label text", nameOf, (text, example) => {
+    nameCases(place, ".role-axis-label text, .role-legend-label text, .mark-text.role-mark text", nameOf, (text, example) => {
       const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
       title.textContent = example;
       text.append(title);
@@ -304,6 +304,7 @@ const examples = (() => {
     const [first] = model ? subnetworksOf(place.querySelectorAll("svg.marks path"), model) : [];
     if (!first) return;
     place.tabIndex = -1;
+    place.closest("section").querySelector(".who")?.remove(); // of a drawing before, in other colours
     const button = document.createElement("button");
     button.className = "who";
     button.textContent = "Examples (or click a subnetwork)";
