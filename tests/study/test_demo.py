@@ -15,7 +15,8 @@ def test_short_searches_are_not_taken_for_the_models_spread(tmp_path: Path) -> N
     with as_file(files("corewood.study") / "demo.yaml") as demo:
         shutil.copy(demo, tmp_path / "demo.yaml")
     changes = ["prune.l0.settings.steps=32", "prune.l0.sparsity=0.75", "fine_tune.checkpoints=[]", "fine_tune.threads=1"]
-    words = [word for change in [*changes, "ablations=null", "attention=null", "figures=[]"] for word in ("--set", change)]
+    changes += ["task.validation=200", "task.per_case=20", "ablations=null", "attention=null", "figures=[]"]
+    words = [word for change in changes for word in ("--set", change)]
     done = small.command("run", "demo.yaml", "--workers", "1", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     sizes = pd.read_parquet(tmp_path / "demo-report/tables/sizes.parquet").query("target == 0.75")
