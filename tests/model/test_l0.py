@@ -24,7 +24,7 @@ from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Units
 from corewood.model.reference import reference
-from corewood.prune.exchange import Texts, linearise, weighted
+from corewood.prune.exchange import Exchanged, Texts, draw, exchange_round, linearise
 from corewood.prune.l0 import (
     HIGH,
     LOW,
@@ -345,16 +345,42 @@ def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:
     np.testing.assert_allclose(moved[:, 0] - moved[:, 1], want[:, 0] - want[:, 1], atol=2e-3)
 
 
-def test_the_weighted_sum_estimates_the_mean() -> None:
-    values = np.random.default_rng(0).exponential(size=200) ** 4
-    every = [weighted(values, 20, 30, np.random.default_rng(seed)) for seed in range(2000)]
+def test_the_weighted_sum_over_drawn_texts_estimates_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    score = rng.exponential(size=200) ** 4  # what other masks had
+    values = score * rng.uniform(0.5, 1.5, 200) + 0.01
+    every = [draw(score, 50, np.random.default_rng(seed)) for seed in range(2000)]
     sums = [float((values[rows] * weight).sum()) for rows, weight in every]
     assert np.mean(sums) == pytest.approx(values.mean(), rel=0.01)
+    assert {len(rows) for rows, _ in every} <= {49, 50, 51}
     uniform = [float(np.random.default_rng(seed).choice(values, 50, replace=False).mean()) for seed in range(2000)]
     assert np.std(sums) < np.std(uniform) / 5
-    rows, weight = weighted(values[:10], 20, 30, np.random.default_rng(0))  # fewer than asked for: all of them
+    rows, weight = draw(score[:10], 50, np.random.default_rng(0))  # fewer than asked for: all of them
     assert sorted(rows) == list(range(10))
     assert (weight == 0.1).all()
+    rows, weight = draw(np.zeros(200), 50, np.random.default_rng(0))  # nothing is known of any: evenly
+    assert weight == pytest.approx(1 / 50)
+
+
+def test_a_mask_is_taken_for_better_where_it_is_so_on_all_texts() -> None:
+    model, _ = planted(keep=6, seed=2)
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
+    mask = model.units.from_vector(np.random.default_rng(1).permutation(np.arange(27) < 12))
+    state = Exchanged.start(mask, np.zeros(len(learnt)), learnt, held, 0.3, np.random.default_rng(0))
+    with frozen(model, dropout=False):
+        while not state.done and state.round < 30:
+            after = exchange_round(learnt, held, state, np.zeros(27, bool), 0.3, np.random.default_rng(state.round))
+            assert after.value <= state.value
+            assert after.value == pytest.approx(float(learnt.kl_of(model.units.from_vector(after.sure)).mean()))
+            assert after.best_held <= state.best_held
+            assert after.best_held == pytest.approx(float(held.kl_of(model.units.from_vector(after.best)).mean()))
+            state = after
+    assert state.done
+    assert (state.vector == state.sure).all()
+    assert state.value < 0.5 * float(learnt.kl_of(mask).mean())
 
 
 def test_the_multipliers_pull_towards_the_target() -> None:

@@ -4,8 +4,10 @@ A search by soft gates ends near a good mask, not at one: closed gates hardly ge
 over noise need not be good as a hard mask. Here the logits are linearised in the gates around the hard mask, which predicts
 the KL of every exchange at once; the best few are run for real, and the best of these is taken.
 
-Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So each round first runs
-the mask on many texts, then works on those with the largest KL and on a draw of the others that stands for all of them.
+Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So rounds work on a draw
+of texts that prefers those, with weights that make up for it. The draw stays the same for several rounds: were it made anew
+each time from the texts that the mask of the moment does worst on, any change would look like a gain. A mask is taken for
+better when it is so on all texts, from where texts are drawn again.
 """
 
 from __future__ import annotations
@@ -29,17 +31,19 @@ from corewood.model.slim import can_slim
 from corewood.spec import Ablation
 
 CLASSES = 4  # of many classes, those that hold the most probability are linearised; the others move with the first
-TRIED = 6  # exchanges that a round runs for real, beside one of two and one of three pairs at once
+TRIED = 3  # exchanges that a round runs for real, beside one of two and one of three pairs at once; then the next so many
 TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
-PATIENCE, FAILURES = 3, 2  # rounds in a row that win nothing on held-out texts, or nothing at all, and end a search
+ALL = 1024  # texts at the most that a mask is run on before it is taken for better
+DRAWN = 128  # of them, for a few rounds,
+EVEN = 0.5  # this share evenly, the others where masks had their KL
+MOVES = 6  # exchanges at the most before all texts are run again
+FAILURES = 2  # draws in a row that lead to nothing better, and end a search
 BATCH = 32  # examples per backward pass
-LOOK = 48  # held-out texts that tell how a search is going; rounds have as many that break first, and as many others
+LOOK = 48  # held-out texts that tell how the soft gates are doing
 ROW = ("kl", "examples", "held")
-ARRAYS = ("vector", "best", "known", "seen", "penalty", "held_rows", "held_weights")
-SCREEN = 128  # texts of the largest KL, and as many that were not run for longest: run again before each round but the first
-TOP, REST = 96, 32  # texts of a round: those of the largest KL, and some for all others
+ARRAYS = ("vector", "sure", "best", "score", "drawn", "weights", "penalty")
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class Texts:
     full: np.ndarray  # (example, class)
     means: Means
     ablate: Ablation
+
+    def __len__(self) -> int:
+        return len(self.full)
 
     def take(self, rows: np.ndarray) -> Texts:
         return replace(self, examples=self.examples.take(rows), full=self.full[rows])
@@ -67,16 +74,24 @@ class Texts:
         return kl(self.full, run(self.model, masks, self.examples, base, self.ablate, self.means))
 
 
-def weighted(divergence: np.ndarray, top: int, rest: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(which, weight): the `top` largest as they are, and `rest` of the others drawn to stand for all of them.
+def draw(score: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(which, weight): about `count` texts, half of them evenly, half by their score.
 
-    The weighted sum of any value over these texts has its mean over all as expectation.
+    The weighted sum of any value over these texts has its mean over all as expectation: a text that is drawn with chance p has
+    the weight 1 / (p texts).
     """
-    order = np.argsort(-divergence, kind="stable")
-    others = order[top:]
-    some = rng.choice(others, min(rest, len(others)), replace=False)
-    weights = np.r_[np.ones(len(order[:top])), np.full(len(some), len(others) / max(1, len(some)))]
-    return np.r_[order[:top], some], weights / len(divergence)
+    total = len(score)
+    if count >= total:
+        return np.arange(total), np.full(total, 1 / total)
+    share = EVEN / total + (1 - EVEN) * score / score.sum() if score.any() else np.full(total, 1 / total)
+    certain = np.zeros(total, bool)
+    while (more := ~certain & (share * (count - certain.sum()) >= share[~certain].sum())).any():
+        certain |= more
+    chance = np.where(certain, 1.0, share * (count - certain.sum()) / share[~certain].sum())
+    order = rng.permutation(total)
+    ends = np.cumsum(chance[order]) + rng.random()  # systematic: one text wherever the sum of chances passes a whole number
+    rows = np.sort(order[np.floor(ends) > np.floor(ends - chance[order])])
+    return rows, 1 / (chance[rows] * total)
 
 
 @dataclass(frozen=True)
@@ -119,51 +134,62 @@ class Exchanged:
     """Where the exchanging of units of one mask stands."""
 
     vector: np.ndarray  # (unit,) bool, as it is now
-    best: np.ndarray  # (unit,) bool, the best by held-out KL
+    sure: np.ndarray  # (unit,) bool, the last that was run on all texts and was better there
+    value: float  # its KL on them
+    best: np.ndarray  # (unit,) bool, of the sure ones, the best by held-out KL
     best_held: float
-    known: np.ndarray  # (example,) the last KL seen of each text
-    seen: np.ndarray  # (example,) in which round
+    score: np.ndarray  # (example,) shares of the KL of masks that were run on all texts, added up
+    drawn: np.ndarray  # the texts that rounds work on,
+    weights: np.ndarray  # and what each stands for
     penalty: np.ndarray  # (unit,) how far closing it turned out worse than predicted
-    held_rows: np.ndarray  # the held-out texts that are looked at each round,
-    held_weights: np.ndarray  # and what each stands for
-    stale: int = 0  # rounds since held-out KL last fell
-    failed: int = 0  # rounds since an exchange was made: the next one tries what is predicted next best
-    done: bool = False
+    moves: int = 0  # exchanges since all texts were run
+    failed: int = 0  # draws in a row that led to nothing better
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # of the trajectory: kl, examples, held
 
     @property
     def round(self) -> int:
         return len(self.rows)
 
+    @property
+    def done(self) -> bool:
+        return self.failed >= FAILURES
+
     @classmethod
-    def start(cls, mask: Mask, sparser: Mask, known: np.ndarray, held: Texts) -> Exchanged:
-        """`known`, what other masks or soft gates gave on the texts, tells which to run first; a sparser mask tells which
-        held-out texts break first, so that few need to be looked at.
-        """
-        rows, weights = weighted(held.kl_of(sparser) + held.kl_of(mask), LOOK, LOOK, np.random.default_rng(0x4E))
-        value = float((held.take(rows).kl_of(mask) * weights).sum())
-        never = np.full(len(known), -1)
-        return cls(mask.vector, mask.vector, value, known, never, np.zeros(len(mask.vector)), rows, weights)
+    def start(
+        cls, mask: Mask, known: np.ndarray, texts: Texts, held: Texts, budget: float, rng: np.random.Generator
+    ) -> Exchanged:
+        """`known` is what soft gates, or the exchanging of a sparser mask, tell of which texts break."""
+        each = texts.kl_of(mask)
+        score = shares(each) + shares(known)
+        drawn, weights = draw(score, size(DRAWN, budget), rng)
+        judged = float(held.kl_of(mask).mean())
+        vector, penalty = mask.vector, np.zeros(len(mask.vector))
+        return cls(vector, vector, float(each.mean()), vector, judged, score, drawn, weights, penalty)
 
     def arrays(self, prefix: str) -> dict[str, Tensor]:
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        arrays["numbers"] = np.array([self.best_held, self.round, self.stale, self.failed, self.done])
+        arrays["numbers"] = np.array([self.value, self.best_held, self.moves, self.failed])
         arrays["rows"] = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
         return {prefix + name: torch.tensor(array) for name, array in arrays.items()}
 
     @classmethod
     def from_arrays(cls, saved: Mapping[str, Tensor], prefix: str) -> Exchanged:
-        best_held, _, stale, failed, done = saved[prefix + "numbers"].tolist()
+        value, best_held, moves, failed = saved[prefix + "numbers"].tolist()
         rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved[prefix + "rows"].tolist())
         same = {name: saved[prefix + name].numpy() for name in ARRAYS}
-        return cls(**same, best_held=best_held, stale=int(stale), failed=int(failed), done=bool(done), rows=rows)
+        return cls(**same, value=value, best_held=best_held, moves=int(moves), failed=int(failed), rows=rows)
 
 
-def chosen(state: Exchanged, held: Texts) -> tuple[Mask, float]:
-    """Of the last mask and the best by the held-out texts of the rounds, the better on all held-out texts; and its KL."""
-    units = held.model.units
-    masks = {vector.tobytes(): units.from_vector(vector) for vector in (state.best, state.vector)}
-    return min(((mask, float(held.kl_of(mask).mean())) for mask in masks.values()), key=lambda pair: pair[1])
+def size(count: int, budget: float) -> int:
+    return max(1, round(count * budget))
+
+
+def shares(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values / max(float(values.sum()), LEAST))
+
+
+def wins(value: float, now: float) -> bool:
+    return value <= now - max(GAIN * now, LEAST)
 
 
 def exchange_round(
@@ -171,44 +197,42 @@ def exchange_round(
 ) -> Exchanged:
     """One exchange, or none where no prediction comes true. Units of `locked` stay as they are."""
     units = texts.model.units
-    mask = units.from_vector(state.vector)
-    again, after = screened(texts, mask, state, budget)
-    rows, weight = weighted(after.known, max(1, round(TOP * budget)), max(1, round(REST * budget)), rng)
-    here = texts.take(rows)
+    here, mask = texts.take(state.drawn), units.from_vector(state.vector)
     linear = linearise(here, mask)
-    now = float((kl(here.full, linear.logits) * weight).sum())
-    tried, predicted = proposals(linear, here.full, weight, state, locked)
-    if not len(tried):
-        return replace(state, done=True)
-    found = here.kl_near([units.from_vector(vector) for vector in tried], mask)  # (variant, example)
-    value = (found * weight).sum(1)
-    after = replace(after, penalty=penalties(state, tried, predicted, value, now))
-    best, judged = int(value.argmin()), np.nan
-    if value[best] <= now - max(GAIN * now, LEAST):
-        judged = float((held.take(state.held_rows).kl_of(units.from_vector(tried[best])) * state.held_weights).sum())
-        known = after.known.copy()
-        known[rows] = found[best]
-        after = replace(after, known=known, vector=tried[best], failed=0)
-    else:
-        after = replace(after, failed=state.failed + 1)
+    now = float((kl(here.full, linear.logits) * state.weights).sum())
+    after, run, judged = state, len(state.drawn), np.nan
+    for first in (0, TRIED):
+        tried, predicted = proposals(linear, here.full, after, locked, first)
+        if not len(tried):
+            break
+        value = (here.kl_near([units.from_vector(vector) for vector in tried], mask) * state.weights).sum(1)  # (variant,)
+        run += len(state.drawn) * len(tried)
+        after = replace(after, penalty=penalties(after, tried, predicted, value, now))
+        if wins(float(value.min()), now):
+            after = replace(after, vector=tried[value.argmin()], moves=state.moves + 1)
+            break
+    if after.moves in (state.moves, MOVES):
+        run += len(texts) if after.moves else 0
+        after, judged = settled(texts, held, after, budget, rng)
+    row = {"kl": now, "examples": float(run), "held": judged}
+    return replace(after, rows=(*state.rows, row))
+
+
+def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.random.Generator) -> tuple[Exchanged, float]:
+    """Run what the exchanges gave on all texts; where it is no better there, they are taken back. Then texts are drawn anew.
+    And the KL on held-out texts, where it was better."""
+    after, judged = replace(state, failed=state.failed + 1), np.nan
+    if state.moves:
+        mask = texts.model.units.from_vector(state.vector)
+        each = texts.kl_of(mask)
+        after = replace(after, score=state.score + shares(each))
+        if wins(float(each.mean()), state.value):
+            judged = float(held.kl_of(mask).mean())
+            after = replace(after, sure=state.vector, value=float(each.mean()), failed=0)
     if judged < state.best_held:
-        after = replace(after, best=after.vector, best_held=judged, stale=0)
-    else:
-        after = replace(after, stale=state.stale + 1)
-    row = {"kl": now, "examples": float(again + len(rows) * (1 + len(tried))), "held": judged}
-    return replace(after, rows=(*state.rows, row), done=after.stale >= PATIENCE or after.failed >= FAILURES)
-
-
-def screened(texts: Texts, mask: Mask, state: Exchanged, budget: float) -> tuple[int, Exchanged]:
-    """Run the mask on all texts in the first round; then on those of the largest KL, and those not run for longest. How many
-    were run, and what is known after it."""
-    worst = np.argsort(-state.known, kind="stable")
-    most = max(1, round(SCREEN * budget))
-    oldest = worst[most:][np.argsort(state.seen[worst[most:]], kind="stable")][:most]
-    again = np.r_[worst[:most], oldest] if state.round else worst
-    known, seen = state.known.copy(), state.seen.copy()
-    known[again], seen[again] = texts.take(again).kl_of(mask), state.round
-    return len(again), replace(state, known=known, seen=seen)
+        after = replace(after, best=state.vector, best_held=judged)
+    drawn, weights = draw(after.score, size(DRAWN, budget), rng)
+    return replace(after, vector=after.sure, moves=0, drawn=drawn, weights=weights), judged
 
 
 def penalties(state: Exchanged, tried: np.ndarray, predicted: np.ndarray, value: np.ndarray, now: float) -> np.ndarray:
@@ -222,20 +246,21 @@ def penalties(state: Exchanged, tried: np.ndarray, predicted: np.ndarray, value:
 
 
 def proposals(
-    linear: Linear, full: np.ndarray, weight: np.ndarray, state: Exchanged, locked: np.ndarray
+    linear: Linear, full: np.ndarray, state: Exchanged, locked: np.ndarray, first: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """((variant, unit) masks to try, their predicted KL): the best single exchanges, then the best two and three in a row."""
+    """((variant, unit) masks to try, their predicted KL): the best single exchanges from the `first` on; with the very best
+    also the best two and three in a row."""
     vector, at = state.vector, linear
     tried: list[np.ndarray] = []
     hoped: list[float] = []
-    for together in range(TOGETHER):
+    for together in range(1 if first else TOGETHER):
         leave, enter = np.flatnonzero(vector & ~locked), np.flatnonzero(~vector & ~locked)
         if not len(leave) or not len(enter):
             break
         pairs = np.stack([np.repeat(leave, len(enter)), np.tile(enter, len(leave))], 1)  # (pair, 2)
-        guess = predicted_kl(at, full, weight, pairs, len(vector)) + state.penalty[pairs[:, 0]]
+        guess = predicted_kl(at, full, state.weights, pairs, len(vector)) + state.penalty[pairs[:, 0]]
         order = np.argsort(guess, kind="stable")
-        order = order[state.failed * TRIED :][:TRIED] if together == 0 else order[:1]
+        order = order[first:][:TRIED] if together == 0 else order[:1]
         if not len(order):
             break
         change = swap_change(pairs[order], len(vector))

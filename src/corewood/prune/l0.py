@@ -35,7 +35,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.progress import Show, bar, part
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
-from corewood.prune.exchange import LOOK, Exchanged, Texts, chosen, exchange_round
+from corewood.prune.exchange import ALL, LOOK, Exchanged, Texts, exchange_round, size
 from corewood.spec import L0, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
@@ -48,7 +48,6 @@ ADAM = (0.9, 0.999, 1e-8)
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
 TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
-SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
 LOOK_EVERY = 256  # examples of gradient steps between two looks
 
 
@@ -255,8 +254,9 @@ def l0_search(
             progress(settings.work_of(state.step, 0), total)
             tell(state)
     log_alpha = state.values[:-2].numpy()
-    seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
-    search_on = texts.take(seen)
+    seen = np.random.default_rng([seed, 0xA]).permutation(np.flatnonzero(~np.isnan(state.texts.numpy())))
+    seen = np.sort(seen[: size(ALL, settings.budget)])
+    search_on, known = texts.take(seen), state.texts.numpy()[seen].astype(float)
     masks: list[Mask] = []
     values: list[float] = []  # on all held-out texts
     with frozen(model, dropout=False):
@@ -269,9 +269,10 @@ def l0_search(
                 values.insert(0, float(held.kl_of(mask).mean()))
                 continue
             if place == len(state.exchanged):
-                known = state.exchanged[-1].known if place else state.texts.numpy()[seen].astype(float)
-                sparser = masks[1] if place else units.from_vector(largest(log_alpha, max(1, round(SPARSER * len(mask)))))
-                state = replace(state, exchanged=(*state.exchanged, Exchanged.start(mask, sparser, known, held)))
+                rng = np.random.default_rng([seed, place, 0xD])
+                known = state.exchanged[-1].score if place else known
+                begun = Exchanged.start(mask, known, search_on, held, settings.budget, rng)
+                state = replace(state, exchanged=(*state.exchanged, begun))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
                 after = exchange_round(search_on, held, now, locked, settings.budget, rng)
@@ -279,8 +280,8 @@ def l0_search(
                 rounds = sum(one.round for one in state.exchanged)
                 progress(min(total, settings.work_of(settings.gradient_steps, rounds)), total)
                 tell(state)
-            masks[0], value = chosen(now, held)
-            values.insert(0, value)
+            masks[0] = units.from_vector(now.best)
+            values.insert(0, now.best_held)
     ended = tuple(one.done for one in state.exchanged[::-1]) if settings.auto else (False,) * len(masks)
     return Found(tuple(masks), tuple(values), ended, log_alpha, trajectory_of(state, settings))
 

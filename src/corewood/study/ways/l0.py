@@ -21,6 +21,7 @@ from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
 from corewood.study.ways import core
 
 KEY = {WITHOUT: "without", WITH: "with"}  # of prune.l0, and of the job's parameters
+EXCHANGES = 2  # raise it when exchanging finds other masks: searches that end by themselves are then run anew
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 
 
@@ -78,6 +79,7 @@ def searched(
         size = " to ".join(f"{100 * t:g}" for t in dict.fromkeys((settings.targets[0], settings.targets[-1])))
         title = f"{grid}search {size} % seed {seed}{apart}{early}"
         params = {"settings": settings.params(), "seed": seed, "ablate": stand_in, **own}
+        params |= {"exchanges": EXCHANGES} if settings.auto else {}
         inputs = {"reference": model.reference(step), "encoded": model.task.encoded[model.task.sampled], **shared}
         jobs.append((settings, seed, model.job_at(step, SEARCH, title, params, inputs, settings.work)))
     rows = []
