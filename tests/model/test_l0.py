@@ -216,9 +216,14 @@ def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
     model, _, one, other = twins()
     sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
     shared = reference(model, sample)
-    settings = L0(sparsity=1 - 7 / 27, batch=16)  # the four heads and three MLPs: one of the twins must go, or another head
-    masks = [l0_search(model, sample, shared, settings, seed).mask.names for seed in range(6)]
-    assert {(True, False), (False, True)} <= {(one in names, other in names) for names in masks}
+    settings = L0(sparsity=1 - 7 / 27, batch=16, budget=0.5)  # the four heads and three MLPs: one of the twins must go, or another head
+    found: set[tuple[bool, bool]] = set()
+    for seed in range(6):
+        names = l0_search(model, sample, shared, settings, seed).mask.names
+        found.add((one in names, other in names))
+        if {(True, False), (False, True)} <= found:
+            return
+    pytest.fail(f"only {found}")
 
 
 def test_without_either_of_two_redundant_heads_there_is_a_faithful_subnetwork() -> None:

@@ -1,4 +1,4 @@
-"""The embedded study's own model, fine-tuned on one core, beside other tests."""
+"""The embedded study with its own model, trained for less long and on one core, beside other tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def test_short_searches_are_not_taken_for_the_models_spread(tmp_path: Path) -> N
     with as_file(files("corewood.study") / "demo.yaml") as demo:
         shutil.copy(demo, tmp_path / "demo.yaml")
     changes = ["prune.l0.settings.steps=32", "prune.l0.sparsity=0.75", "fine_tune.checkpoints=[]", "fine_tune.threads=1"]
+    changes += ["fine_tune.steps=100", "prune.l0.seeds=3", "sample=1024"]
     changes += ["task.validation=200", "task.per_case=20", "ablations=null", "attention=null", "figures=[]"]
     words = [word for change in changes for word in ("--set", change)]
     done = small.command("run", "demo.yaml", "--workers", "1", *words, cwd=tmp_path)

@@ -36,7 +36,7 @@ TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
 ALL = 1024  # texts at the most that a mask is run on before it is taken for better
-DRAWN = 128  # of them, for a few rounds,
+DRAWN = 128  # of them, for a few rounds; after a draw that led to nothing, twice as many,
 EVEN = 0.5  # this share evenly, the others where masks had their KL
 MOVES = 6  # exchanges at the most before all texts are run again
 FAILURES = 2  # draws in a row that lead to nothing better, and end a search
@@ -231,7 +231,7 @@ def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.
             after = replace(after, sure=state.vector, value=float(each.mean()), failed=0)
     if judged < state.best_held:
         after = replace(after, best=state.vector, best_held=judged)
-    drawn, weights = draw(after.score, size(DRAWN, budget), rng)
+    drawn, weights = draw(after.score, size(DRAWN * (1 + after.failed), budget), rng)
     return replace(after, vector=after.sure, moves=0, drawn=drawn, weights=weights), judged
 
 
