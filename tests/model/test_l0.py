@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -216,7 +217,9 @@ def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
     model, _, one, other = twins()
     sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
     shared = reference(model, sample)
-    settings = L0(sparsity=1 - 7 / 27, batch=16, budget=0.5)  # the four heads and three MLPs: one of the twins must go, or another head
+    settings = L0(
+        sparsity=1 - 7 / 27, batch=16, budget=0.5
+    )  # the four heads and three MLPs: one of the twins must go, or another head
     found: set[tuple[bool, bool]] = set()
     for seed in range(6):
         names = l0_search(model, sample, shared, settings, seed).mask.names
@@ -354,38 +357,52 @@ def test_the_weighted_sum_over_drawn_texts_estimates_the_mean() -> None:
     rng = np.random.default_rng(0)
     score = rng.exponential(size=200) ** 4  # what other masks had
     values = score * rng.uniform(0.5, 1.5, 200) + 0.01
-    every = [draw(score, 50, np.random.default_rng(seed)) for seed in range(2000)]
+    even = np.full(200, 1 / 200)
+    every = [draw(score, even, 50, np.random.default_rng(seed)) for seed in range(2000)]
     sums = [float((values[rows] * weight).sum()) for rows, weight in every]
     assert np.mean(sums) == pytest.approx(values.mean(), rel=0.01)
     assert {len(rows) for rows, _ in every} <= {49, 50, 51}
     uniform = [float(np.random.default_rng(seed).choice(values, 50, replace=False).mean()) for seed in range(2000)]
     assert np.std(sums) < np.std(uniform) / 5
-    rows, weight = draw(score[:10], 50, np.random.default_rng(0))  # fewer than asked for: all of them
+    again = [draw(score[rows], weight, 20, np.random.default_rng(seed)) for seed, (rows, weight) in enumerate(every)]
+    sums = [float((values[rows][some] * weight).sum()) for (rows, _), (some, weight) in zip(every, again, strict=True)]
+    assert np.mean(sums) == pytest.approx(values.mean(), rel=0.02)  # a draw of a draw
+    rows, weight = draw(score[:10], even[:10], 50, np.random.default_rng(0))  # fewer than asked for: all of them
     assert sorted(rows) == list(range(10))
-    assert (weight == 0.1).all()
-    rows, weight = draw(np.zeros(200), 50, np.random.default_rng(0))  # nothing is known of any: evenly
+    assert (weight == even[:10]).all()
+    rows, weight = draw(np.zeros(200), even, 50, np.random.default_rng(0))  # nothing is known of any: evenly
     assert weight == pytest.approx(1 / 50)
 
 
-def test_a_mask_is_taken_for_better_where_it_is_so_on_all_texts() -> None:
+def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
     model, _ = planted(keep=6, seed=2)
-    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(80))  # type: ignore[arg-type]
     shared = reference(model, sample)
     texts = Texts(model, sample, shared.logits, shared.means, "mean")
     learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
     mask = model.units.from_vector(np.random.default_rng(1).permutation(np.arange(27) < 12))
-    state = Exchanged.start(mask, np.zeros(len(learnt)), learnt, held, 0.3, np.random.default_rng(0))
+    state = Exchanged.start(mask, np.zeros(len(learnt)), learnt, held, 0.7, np.random.default_rng(0))
+    assert len(state.drawn) == len(learnt)  # so few texts are all drawn
+    first = state.value
     with frozen(model, dropout=False):
         while not state.done and state.round < 30:
-            after = exchange_round(learnt, held, state, np.zeros(27, bool), 0.3, np.random.default_rng(state.round))
+            after = exchange_round(learnt, held, state, np.zeros(27, bool), 0.7, np.random.default_rng(state.round))
+            each = learnt.take(after.checked).kl_of(model.units.from_vector(after.sure))
+            assert after.value == pytest.approx(float((each * after.stands_for).sum()), rel=1e-5)
             assert after.value <= state.value
-            assert after.value == pytest.approx(float(learnt.kl_of(model.units.from_vector(after.sure)).mean()))
-            assert after.best_held <= state.best_held
             assert after.best_held == pytest.approx(float(held.kl_of(model.units.from_vector(after.best)).mean()))
+            assert after.best_held <= state.best_held
             state = after
     assert state.done
     assert (state.vector == state.sure).all()
-    assert state.value < 0.5 * float(learnt.kl_of(mask).mean())
+    assert state.value < first
+    others = []  # every exchange there is
+    for opened, closed in product(np.flatnonzero(state.sure), np.flatnonzero(~state.sure)):
+        vector = state.sure.copy()
+        vector[[opened, closed]] = False, True
+        others.append(model.units.from_vector(vector))
+    values = learnt.kl_near(others, model.units.from_vector(state.sure)).mean(1)
+    assert values.min() > 0.99 * state.value
 
 
 def test_the_multipliers_pull_towards_the_target() -> None:

@@ -7,7 +7,7 @@ the KL of every exchange at once; the best few are run for real, and the best of
 Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So rounds work on a draw
 of texts that prefers those, with weights that make up for it. The draw stays the same for several rounds: were it made anew
 each time from the texts that the mask of the moment does worst on, any change would look like a gain. A mask is taken for
-better when it is so on all texts, from where texts are drawn again.
+better when it is so on six times as many texts, from where texts are drawn again.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ TRIED = 3  # exchanges that a round runs for real, beside one of two and one of 
 TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
-ALL = 1024  # texts at the most that a mask is run on before it is taken for better
-DRAWN = 128  # of them, for a few rounds; after a draw that led to nothing, twice as many,
-EVEN = 0.5  # this share evenly, the others where masks had their KL
-MOVES = 6  # exchanges at the most before all texts are run again
+CHECKED = 768  # texts, drawn once, on which a mask must be better before it is taken for better
+DRAWN = 128  # of them, for a few rounds; after a draw that led to nothing, twice as many
+EVEN = 0.5  # share of a draw that does not look at where masks had their KL
+MOVES = 6  # exchanges at the most before they are checked
 FAILURES = 2  # draws in a row that lead to nothing better, and end a search
 BATCH = 32  # examples per backward pass
 LOOK = 48  # held-out texts that tell how the soft gates are doing
 ROW = ("kl", "examples", "held")
-ARRAYS = ("vector", "sure", "best", "score", "drawn", "weights", "penalty")
+ARRAYS = ("vector", "sure", "best", "checked", "stands_for", "score", "drawn", "weights", "penalty")
 
 
 @dataclass(frozen=True)
@@ -74,24 +74,29 @@ class Texts:
         return kl(self.full, run(self.model, masks, self.examples, base, self.ablate, self.means))
 
 
-def draw(score: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(which, weight): about `count` texts, half of them evenly, half by their score.
+def draw(score: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(which, weight): about `count` of some texts, half of them by what each stands for, half by its score as well.
 
-    The weighted sum of any value over these texts has its mean over all as expectation: a text that is drawn with chance p has
-    the weight 1 / (p texts).
+    The weighted sum of any value over the texts that are drawn has its weighted sum over all as expectation: one that is drawn
+    with chance p stands for 1 / p times as much.
     """
-    total = len(score)
-    if count >= total:
-        return np.arange(total), np.full(total, 1 / total)
-    share = EVEN / total + (1 - EVEN) * score / score.sum() if score.any() else np.full(total, 1 / total)
-    certain = np.zeros(total, bool)
+    if count >= len(score):
+        return np.arange(len(score)), weight
+    share = EVEN * shares(weight) + (1 - EVEN) * shares(score * weight)
+    certain = np.zeros(len(score), bool)
     while (more := ~certain & (share * (count - certain.sum()) >= share[~certain].sum())).any():
         certain |= more
     chance = np.where(certain, 1.0, share * (count - certain.sum()) / share[~certain].sum())
-    order = rng.permutation(total)
+    order = rng.permutation(len(score))
     ends = np.cumsum(chance[order]) + rng.random()  # systematic: one text wherever the sum of chances passes a whole number
     rows = np.sort(order[np.floor(ends) > np.floor(ends - chance[order])])
-    return rows, 1 / (chance[rows] * total)
+    return rows, weight[rows] / chance[rows]
+
+
+def shares(values: np.ndarray) -> np.ndarray:
+    """Of their sum; equal ones where all are nothing."""
+    total = float(values.sum())
+    return np.asarray(values / total) if total > 0 else np.full(len(values), 1 / len(values))
 
 
 @dataclass(frozen=True)
@@ -134,15 +139,17 @@ class Exchanged:
     """Where the exchanging of units of one mask stands."""
 
     vector: np.ndarray  # (unit,) bool, as it is now
-    sure: np.ndarray  # (unit,) bool, the last that was run on all texts and was better there
-    value: float  # its KL on them
+    sure: np.ndarray  # (unit,) bool, the last that was checked and was better
+    value: float  # its KL on the checked texts
     best: np.ndarray  # (unit,) bool, of the sure ones, the best by held-out KL
     best_held: float
-    score: np.ndarray  # (example,) shares of the KL of masks that were run on all texts, added up
-    drawn: np.ndarray  # the texts that rounds work on,
+    checked: np.ndarray  # the texts that masks are checked on,
+    stands_for: np.ndarray  # the share of all texts that each stands for,
+    score: np.ndarray  # and shares of the KL of masks that were run on them, added up
+    drawn: np.ndarray  # of these, the places of those that rounds work on,
     weights: np.ndarray  # and what each stands for
     penalty: np.ndarray  # (unit,) how far closing it turned out worse than predicted
-    moves: int = 0  # exchanges since all texts were run
+    moves: int = 0  # exchanges since the last check
     failed: int = 0  # draws in a row that led to nothing better
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # of the trajectory: kl, examples, held
 
@@ -158,13 +165,14 @@ class Exchanged:
     def start(
         cls, mask: Mask, known: np.ndarray, texts: Texts, held: Texts, budget: float, rng: np.random.Generator
     ) -> Exchanged:
-        """`known` is what soft gates, or the exchanging of a sparser mask, tell of which texts break."""
-        each = texts.kl_of(mask)
-        score = shares(each) + shares(known)
-        drawn, weights = draw(score, size(DRAWN, budget), rng)
-        judged = float(held.kl_of(mask).mean())
-        vector, penalty = mask.vector, np.zeros(len(mask.vector))
-        return cls(vector, vector, float(each.mean()), vector, judged, score, drawn, weights, penalty)
+        """The mask is run on all texts; this, and `known`, what soft gates had on them, tell which break."""
+        score = shares(texts.kl_of(mask)) + shares(known)
+        checked, stands_for = draw(score, np.full(len(texts), 1 / len(texts)), size(CHECKED, budget), rng)
+        value = float((texts.take(checked).kl_of(mask) * stands_for).sum())
+        drawn, weights = draw(score[checked], stands_for, size(DRAWN, budget), rng)
+        own = {"checked": checked, "stands_for": stands_for, "score": score[checked], "drawn": drawn, "weights": weights}
+        vector, judged = mask.vector, float(held.kl_of(mask).mean())
+        return cls(vector, vector, value, vector, judged, **own, penalty=np.zeros(len(vector)))
 
     def arrays(self, prefix: str) -> dict[str, Tensor]:
         arrays = {name: getattr(self, name) for name in ARRAYS}
@@ -184,10 +192,6 @@ def size(count: int, budget: float) -> int:
     return max(1, round(count * budget))
 
 
-def shares(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values / max(float(values.sum()), LEAST))
-
-
 def wins(value: float, now: float) -> bool:
     return value <= now - max(GAIN * now, LEAST)
 
@@ -197,41 +201,42 @@ def exchange_round(
 ) -> Exchanged:
     """One exchange, or none where no prediction comes true. Units of `locked` stay as they are."""
     units = texts.model.units
-    here, mask = texts.take(state.drawn), units.from_vector(state.vector)
+    here, mask = texts.take(state.checked[state.drawn]), units.from_vector(state.vector)
     linear = linearise(here, mask)
     now = float((kl(here.full, linear.logits) * state.weights).sum())
-    after, run, judged = state, len(state.drawn), np.nan
+    after, run, judged = state, len(here), np.nan
     for first in (0, TRIED):
         tried, predicted = proposals(linear, here.full, after, locked, first)
         if not len(tried):
             break
         value = (here.kl_near([units.from_vector(vector) for vector in tried], mask) * state.weights).sum(1)  # (variant,)
-        run += len(state.drawn) * len(tried)
+        run += len(here) * len(tried)
         after = replace(after, penalty=penalties(after, tried, predicted, value, now))
         if wins(float(value.min()), now):
             after = replace(after, vector=tried[value.argmin()], moves=state.moves + 1)
             break
     if after.moves in (state.moves, MOVES):
-        run += len(texts) if after.moves else 0
+        run += len(state.checked) if after.moves else 0
         after, judged = settled(texts, held, after, budget, rng)
     row = {"kl": now, "examples": float(run), "held": judged}
     return replace(after, rows=(*state.rows, row))
 
 
 def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.random.Generator) -> tuple[Exchanged, float]:
-    """Run what the exchanges gave on all texts; where it is no better there, they are taken back. Then texts are drawn anew.
-    And the KL on held-out texts, where it was better."""
+    """Check what the exchanges gave; where it is no better, they are taken back. Then texts are drawn anew. And the KL on
+    held-out texts, where it was better."""
     after, judged = replace(state, failed=state.failed + 1), np.nan
     if state.moves:
         mask = texts.model.units.from_vector(state.vector)
-        each = texts.kl_of(mask)
+        each = texts.take(state.checked).kl_of(mask)
+        value = float((each * state.stands_for).sum())
         after = replace(after, score=state.score + shares(each))
-        if wins(float(each.mean()), state.value):
+        if wins(value, state.value):
             judged = float(held.kl_of(mask).mean())
-            after = replace(after, sure=state.vector, value=float(each.mean()), failed=0)
+            after = replace(after, sure=state.vector, value=value, failed=0)
     if judged < state.best_held:
         after = replace(after, best=state.vector, best_held=judged)
-    drawn, weights = draw(after.score, size(DRAWN * (1 + after.failed), budget), rng)
+    drawn, weights = draw(after.score, state.stands_for, size(DRAWN * (1 + after.failed), budget), rng)
     return replace(after, vector=after.sure, moves=0, drawn=drawn, weights=weights), judged
 
 

@@ -35,7 +35,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks, Units
 from corewood.model.progress import Show, bar, part
 from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
-from corewood.prune.exchange import ALL, LOOK, Exchanged, Texts, exchange_round, size
+from corewood.prune.exchange import LOOK, Exchanged, Texts, exchange_round
 from corewood.spec import L0, Ablation, kept_units
 
 TEMPERATURE = 2 / 3
@@ -254,8 +254,7 @@ def l0_search(
             progress(settings.work_of(state.step, 0), total)
             tell(state)
     log_alpha = state.values[:-2].numpy()
-    seen = np.random.default_rng([seed, 0xA]).permutation(np.flatnonzero(~np.isnan(state.texts.numpy())))
-    seen = np.sort(seen[: size(ALL, settings.budget)])
+    seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
     search_on, known = texts.take(seen), state.texts.numpy()[seen].astype(float)
     masks: list[Mask] = []
     values: list[float] = []  # on all held-out texts
@@ -270,7 +269,6 @@ def l0_search(
                 continue
             if place == len(state.exchanged):
                 rng = np.random.default_rng([seed, place, 0xD])
-                known = state.exchanged[-1].score if place else known
                 begun = Exchanged.start(mask, known, search_on, held, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged, begun))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
