@@ -31,6 +31,9 @@ class Family:
     features_in: str = ""  # the attribute that holds the width of all heads together,
     heads_in: str = ""  # their number,
     queries_in: str = ""  # and how many queries share a key
+    # keys of the config that give a bias to the attention's and to the MLP's last projection, where these may have none
+    attention_bias: str = ""
+    mlp_bias: str = ""
 
     @property
     def attention(self) -> str:
@@ -97,12 +100,22 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         ("mlp.dense_h_to_4h",),
         "mlp.dense_4h_to_h",
         fused="per_head",
+        attention_bias="attention_bias",
     ),
-    "llama": LLAMA,
+    "llama": replace(LLAMA, attention_bias="attention_bias", mlp_bias="mlp_bias"),
     "mistral": LLAMA,
     "qwen2": LLAMA,
-    "qwen3": LLAMA,
-    "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo", fused="thirds"),
+    "qwen3": replace(LLAMA, attention_bias="attention_bias"),
+    "modernbert": Family(
+        "layers",
+        ("attn.Wqkv",),
+        "attn.Wo",
+        ("mlp.Wi",),
+        "mlp.Wo",
+        fused="thirds",
+        attention_bias="attention_bias",
+        mlp_bias="mlp_bias",
+    ),
     "deberta-v2": replace(
         BERT,
         attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),

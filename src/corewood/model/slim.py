@@ -157,11 +157,16 @@ def confined(model: Model, mask: Mask) -> Iterator[Model]:
         if not mask.mlps[i]:
             model.mlp_outs[i].requires_grad_(False)
     yield model
+    widen(made, before)
+
+
+def widen(made: list[Change], before: list[Any]) -> None:
+    """Give modules their whole shape again, with the values that smaller parameters have by now, and zeros beside them."""
     for change, own in reversed([*zip(made, before, strict=True)]):
         if change.index is None:
             setattr(change.module, change.name, own)
         else:
-            whole = torch.zeros_like(own)
+            whole = torch.zeros_like(own, requires_grad=False)
             whole[change.index] = getattr(change.module, change.name).detach().to(whole)
             setattr(change.module, change.name, nn.Parameter(whole))
 
@@ -204,8 +209,8 @@ def fewer_heads(model: Model, i: int, kept: Tensor, mean: Tensor | None, constan
         kept = torch.arange(len(kept), device=kept.device) == 0
         features = kept.repeat_interleave(width)
     yield from cut(out, row.transposed, columns=features, zero=closed)
-    if mean is not None:
-        yield Change(out, "bias", bias)
+    if mean is not None and bias is not None:
+        yield Change(out, "bias", bias, (torch.arange(len(bias), device=kept.device),))
     yield from projections(model, layer, kept)
     attention = layer.get_submodule(row.attention)
     if row.features_in:
