@@ -65,7 +65,7 @@ def quiet() -> Iterator[None]:
 def plain(net: PreTrainedModel) -> PreTrainedModel:
     """A copy whose attention is written out, which gives the smaller file, and that keeps no cache."""
     quiet_transformers()
-    copy = deepcopy(net).cpu().eval()
+    copy = deepcopy(net).cpu().eval().requires_grad_(False)
     copy.set_attn_implementation("eager")
     copy.config.use_cache = False
     return copy

@@ -36,7 +36,8 @@ def write_tokenizer(model: Model, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     said = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in said.items() if not (isinstance(value, str) and Path(value).is_absolute())}
+    local = ("is_local", "local_files_only", "name_or_path")  # how it was read, here
+    kept = {k: v for k, v in said.items() if k not in local and not (isinstance(v, str) and Path(v).is_absolute())}
     kept |= {"model_max_length": model.max_length, "padding_side": "right"}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
