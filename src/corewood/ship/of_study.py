@@ -71,7 +71,7 @@ def missing(titles: list[str]) -> str:
 def subject_of(results: Results, name: str, task: str | None = None, tuning: int | None = None) -> Subject:
     """A subnetwork by its name, with what the study found of it."""
     row = found(results, name, task, tuning)
-    check_ablation(row.stand_in)
+    check_ablation(row.closed)
     plan, full = results.plan, results.full(row.model, row.checkpoint)
     if full is None:
         raise InputError(f"{name!r}: the full model beside it has no results; run the study first: corewood run STUDY.yaml")
@@ -87,7 +87,7 @@ def subject_of(results: Results, name: str, task: str | None = None, tuning: int
         mask: Any = model.units.full()
     else:
         mask = read_weights(results.entry(row.masks)) if row.of_weights else results.mask(row)
-    return Subject(model, mask, row.stand_in or "zero", name, origin(results, row), tuple(sets))
+    return Subject(model, mask, row.closed, name, origin(results, row), tuple(sets))
 
 
 def found(results: Results, name: str, task: str | None, tuning: int | None) -> Subnetwork:
