@@ -40,7 +40,7 @@ class Timing:
 
 
 def measure(
-    net: PreTrainedModel, small: PreTrainedModel, files: Mapping[str, Path], examples: Encoded, rounds: int = ROUNDS
+    net: PreTrainedModel, small: PreTrainedModel, files: Mapping[str, Path], examples: Encoded, rounds: int | None = None
 ) -> list[Timing]:
     """`files` are ONNX files by what they are called in the table; `net` and `small` the models in torch."""
     batches = drawn(examples)
@@ -52,7 +52,7 @@ def measure(
             ways: dict[str, Callable[[dict[str, Tensor]], object]] = {TORCH: lambda batch: net(**batch)}
             ways |= {who: File(path, threads) for who, path in files.items()}
             for size, few in batches.items():
-                seconds = in_turn(ways, few, rounds)
+                seconds = in_turn(ways, few, rounds or ROUNDS)
                 each = {who: 1000 * value / (size * len(few)) for who, value in seconds.items()}
                 made.append(Timing(threads, size, each, ratios[size]))
     finally:
