@@ -11,7 +11,7 @@ from rich.markup import escape
 from corewood.cli.screen import screen, table
 from corewood.cli.voice import Voice, emit
 from corewood.data.task import ALL
-from corewood.ship.card import COLUMNS, percent, summary
+from corewood.ship.card import COLUMNS, busy, percent, summary
 from corewood.ship.export import ship
 from corewood.ship.folder import check_new
 from corewood.ship.judge import FILE, INT8
@@ -39,7 +39,7 @@ def export_from(spec: StudySpec, base: Path, store: Path, named: Named, out: Pat
     if name is None:
         name = recommended(results, task, tuning)
         tell(f"Recommended: {name}, the smallest that keeps every case")
-    shipped = ship(subject_of(results, name, task, tuning), out, wanted, tell)
+    shipped = ship(subject_of(results, name, task, tuning), out, wanted, tell, not (voice.quiet or voice.json))
     conclude(shipped, voice)
 
 
@@ -58,6 +58,8 @@ def conclude(shipped: Shipped, voice: Voice) -> None:
     total = int(shipped.cases.loc[shipped.cases["case"] == ALL, "n"].sum())
     console.print(f"The file gives the subnetwork's label on all {total:,} examples (logits within {shipped.apart:.0e}).")
     console.print(summary(shipped))
+    if busy(shipped.timings):
+        console.print(busy(shipped.timings), style="yellow")
     if shipped.finding:
         console.print(shipped.finding, style="bold yellow", markup=False)
     console.print(f"Card: {shipped.folder / 'README.md'}", markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ import yaml
 from corewood.data.task import ALL
 from corewood.model.weights import WeightMask
 from corewood.ship.judge import FILE, FULL, INT8, OWN
-from corewood.ship.measure import EXPORTED, TORCH, Timing
+from corewood.ship.measure import ALONE_ENOUGH, EXPORTED, TORCH, Timing
 from corewood.ship.origin import HUB
 from corewood.ship.subject import Shipped, Subject
 
@@ -139,6 +139,7 @@ def size(subject: Subject, shipped: Shipped) -> str:
             "Milliseconds a text, medians of turns that took place one after the other in one run, on texts of the study's",
             "lengths. *FLOPs* is what the multiplications that are gone would give. Measure again where you will run it.",
             "",
+            *([f"{busy(shipped.timings)}\n"] if busy(shipped.timings) else []),
         ]
     return "\n".join(lines)
 
@@ -157,6 +158,14 @@ def summary(shipped: Shipped) -> str:
     )
     small = size_of(shipped, "onnx/model_quantized.onnx")
     return f"{text} The int8 file has {megabytes(small)}." if small else text
+
+
+def busy(timings: Sequence[Timing]) -> str:
+    """Where others used the machine at the time, so that times are too long, and ratios less sure."""
+    least = min((timing.core for timing in timings), default=1.0)
+    return (
+        "" if least >= ALONE_ENOUGH else f"Other programs ran meanwhile (it had {least:.0%} of a core): take ratios, not times."
+    )
 
 
 def size_of(shipped: Shipped, start: str) -> int:

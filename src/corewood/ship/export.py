@@ -20,6 +20,7 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Means, check_model
 from corewood.model.load import Model, quiet_transformers
 from corewood.model.mask import Mask, one_mask
+from corewood.model.progress import Show, bar
 from corewood.model.slim import subnetwork
 from corewood.model.weights import WeightMask, weights_masked
 from corewood.ship.card import write_card
@@ -27,7 +28,7 @@ from corewood.ship.folder import check_new, listed, new_folder
 from corewood.ship.judge import CLOSE, FILE, INT8, Judged, cases_table, check_same, moved
 from corewood.ship.measure import EXPORTED, FULL, Timing, measure
 from corewood.ship.onnx_file import File, check_installed, write_int8, write_onnx, write_pt2
-from corewood.ship.origin import Origin, base_of
+from corewood.ship.origin import Origin, base_in_memory
 from corewood.ship.record import write_config, write_record, write_tokenizer
 from corewood.ship.subject import Shipped, Subject, Wanted
 from corewood.spec import Ablation
@@ -53,6 +54,7 @@ def export(
     dropin: bool = False,
     formats: Sequence[str] = ("onnx",),
     measure: bool = True,
+    progress: Show = True,
 ) -> Shipped:
     """Write a subnetwork as a folder to ship: an ONNX file without the closed units, config, tokenizer and a card.
 
@@ -79,10 +81,9 @@ def export(
     check_ablation(ablate)
     check_installed()
     check_new(Path(folder))
-    source = str(getattr(model.net.config, "_name_or_path", "") or model.name)
-    origin = Origin(**base_of(model.name, source if Path(source).is_dir() else model.name))
+    origin = Origin(**base_in_memory(model))
     sets = tuple(judged(model, mask, ablate, means, task)) if task is not None else ()
-    return ship(Subject(model, mask, ablate, name, origin, sets, means), Path(folder), wanted)
+    return ship(Subject(model, mask, ablate, name, origin, sets, means), Path(folder), wanted, progress=progress)
 
 
 def check_ablation(ablate: Ablation | None) -> None:
@@ -107,7 +108,7 @@ def judged(model: Model, mask: Mask | WeightMask, ablate: Ablation, means: Means
     return made
 
 
-def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line: None) -> Shipped:
+def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line: None, progress: Show = False) -> Shipped:
     """Written whole or not at all."""
     check_installed()
     check_ablation(subject.ablate)
@@ -122,13 +123,13 @@ def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line:
         exporter = write_onnx(small, subject.inputs, model.max_length, path)
         file = File(path)
         tell("Judging it on every example" if subject.sets else "Comparing it with the subnetwork")
-        found = [file.logits(one.encoded) for one in subject.sets]
+        found = answers(file, subject, progress)
         apart = compare(subject, found, file)
         more = {FILE: found}
         if wanted.int8:
             tell("Quantising, and judging that")
             write_int8(path, path.with_name("model_quantized.onnx"))
-            more[INT8] = [File(path.with_name("model_quantized.onnx")).logits(one.encoded) for one in subject.sets]
+            more[INT8] = answers(File(path.with_name("model_quantized.onnx")), subject, progress)
         write_more(subject, small, folder, wanted, tell)
         timings, full_bytes = timed(subject, small, folder, wanted, tell)
         shipped = Shipped(
@@ -147,6 +148,15 @@ def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line:
         write_card(subject, shipped, folder)
         write_record(subject, shipped, folder)
     return shipped
+
+
+def answers(file: File, subject: Subject, progress: Show) -> list[np.ndarray]:
+    """Logits on every set."""
+    found = []
+    for one in subject.sets:
+        with bar(f"judge {one.name}", progress) as told:
+            found.append(file.logits(one.encoded, told))
+    return found
 
 
 def compare(subject: Subject, found: Sequence[np.ndarray], file: File) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ALONE, TOGETHER = 8, 32  # texts that are run one by one, and in one batch
 ROUNDS, FEWEST = 15, 3  # of which the median counts; fewer where a model is slow
 SECONDS = 20.0  # of rounds for one row of the table
+ALONE_ENOUGH = 0.9  # of a core; with less, times are longer than they would be
 TORCH, FULL, EXPORTED, INT8 = "torch", "full", "exported", "int8"  # the first two run the full model
 
 
@@ -32,6 +33,7 @@ class Timing:
     batch: int
     milliseconds: Mapping[str, float]  # a text
     flops: float  # how many times as fast as the full model the file would be, if only multiplications took time
+    core: float = 1.0  # on one thread, the share of a core that it had: less than one where other programs ran
 
     @property
     def times(self) -> float:
@@ -52,9 +54,11 @@ def measure(
             ways: dict[str, Callable[[dict[str, Tensor]], object]] = {TORCH: lambda batch: net(**batch)}
             ways |= {who: File(path, threads) for who, path in files.items()}
             for size, few in batches.items():
+                wall, own = time.perf_counter(), time.process_time()
                 seconds = in_turn(ways, few, rounds or ROUNDS)
+                core = (time.process_time() - own) / (time.perf_counter() - wall) if threads == 1 else 1.0
                 each = {who: 1000 * value / (size * len(few)) for who, value in seconds.items()}
-                made.append(Timing(threads, size, each, ratios[size]))
+                made.append(Timing(threads, size, each, ratios[size], round(min(1.0, core), 3)))
     finally:
         torch.set_num_threads(before)
     return made

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from corewood.model.load import Model
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 HUB = "https://huggingface.co"
@@ -26,9 +29,7 @@ class Origin:
 
 def base_of(checkpoint: str, source: str) -> dict[str, Any]:
     """`base`, `hub` and `licence` of a checkpoint, by what a study calls it and the folder or hub id it was read from."""
-    said = card_of(source)
-    licence = said.get("license", "")
-    licence = licence if isinstance(licence, str) else ", ".join(map(str, licence))
+    licence = licence_of(source)
     if checkpoint == "minilm":
         return {"base": MINILM, "hub": True, "licence": licence}
     if Path(source).is_dir():
@@ -36,9 +37,24 @@ def base_of(checkpoint: str, source: str) -> dict[str, Any]:
     return {"base": checkpoint, "hub": True, "licence": licence}
 
 
+def licence_of(source: str) -> str:
+    said = card_of(source).get("license", "")
+    return said if isinstance(said, str) else ", ".join(map(str, said))
+
+
+def base_in_memory(model: Model) -> dict[str, Any]:
+    """The same of a model that is loaded: the name it has, unless it came from the hub under one."""
+    source = str(model.net.config._name_or_path or "")
+    if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) and not Path(source).exists():
+        return base_of(source, source)
+    return {"base": model.name, "hub": False, "licence": licence_of(source)}
+
+
 def card_of(source: str) -> dict[str, Any]:
     """The front matter of a checkpoint's README.md, where there is one on this machine."""
     readme = Path(source) / "README.md"
+    if not source:
+        return {}
     if not Path(source).is_dir():
         from huggingface_hub import try_to_load_from_cache
 
