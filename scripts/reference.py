@@ -46,8 +46,8 @@ LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 # folder of the source -> heading of its names, in the order of use
 PARTS = {
     "data": "Data", "model": "Models and masks", "prune": "Looking for subnetworks", "evaluate": "Judging them",
-    "analyse": "What they share, and how sure that is", "report": "Pictures", "study": "Whole studies", "spec": "Settings",
-    "errors": "Errors",
+    "analyse": "What they share, and how sure that is", "report": "Pictures", "study": "Whole studies", "ship": "Shipping one",
+    "spec": "Settings", "errors": "Errors",
 }  # fmt: skip
 
 

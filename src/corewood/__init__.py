@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from corewood.prune.magnitude import prune_weights
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention import attention_map_chart
+    from corewood.ship.export import export
     from corewood.spec import L0, FineTune, Importance, Magnitude, StudySpec, read_study
     from corewood.study.outcome import Outcome
     from corewood.study.run import run
@@ -62,6 +63,7 @@ _WHERE = {
     "prune_weights": "prune.magnitude", "score": "evaluate.metrics", "WeightMask": "model.weights",
     "weights_masked": "model.weights", "super_tickets": "prune.tickets", "unit_tickets": "prune.tickets",
     "weight_tickets": "prune.tickets", "slim": "model.slim", "Outcome": "study.outcome",
+    "export": "ship.export",
 }  # fmt: skip
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "core",
     "effective_size",
     "encode",
+    "export",
     "fine_tune",
     "gated",
     "load",

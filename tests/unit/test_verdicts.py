@@ -6,6 +6,7 @@ import pytest
 from statsmodels.stats.contingency_tables import mcnemar as mcnemar_elsewhere
 
 from corewood.analyse.verdicts import KEPT, LOST, MARGIN, OPEN, best_to_take, needed, verdicts
+from corewood.report.verdicts import take_point
 
 
 def case(name: str, n: int, fell: int, rose: int = 0, full: int | None = None) -> tuple[dict[str, str], np.ndarray, np.ndarray]:
@@ -84,3 +85,12 @@ def test_the_one_to_take_is_the_smallest_that_keeps_all() -> None:
     assert chosen is not None
     assert chosen["subnetwork"] == "better"
     assert best_to_take(found[found["subnetwork"] == "small"], sizes) is None
+
+
+def test_the_recommendation_names_the_command_that_ships_it() -> None:
+    facts = {"task": "t", "tuning": 0, "subnetwork": "l0-50-s3", "dataset": "hard", "verdict": KEPT, "change": 0.0}
+    rows = [{**facts, "case": name, "domain": "challenge", "low": low} for name, low in (("if", -0.02), ("or", -0.04))]
+    sizes = pd.DataFrame([{"task": "t", "tuning": 0, "subnetwork": "l0-50-s3", "all_share": 0.915}])
+    (said,) = take_point.make({"verdicts": pd.DataFrame(rows), "sizes": sizes})
+    assert "keeps all 2 cases (92 % of the parameters). At worst it loses 4.0 points, on “or”" in said
+    assert said.endswith("“corewood export STUDY.yaml l0-50-s3 --out FOLDER” writes it as a smaller model to ship.")

@@ -266,6 +266,44 @@ def report(
     report_spec(spec, study.parent, store, folder, voice, show)
 
 
+@app.command(
+    epilog=example(
+        "corewood export mine.yaml --out shipped", "corewood export mine.yaml l0-50-s3 --out shipped --int8 --dropin"
+    )
+)
+def export(
+    study: Study,
+    subnetwork: Annotated[
+        str | None, typer.Argument(help="Which to export, by its name.", show_default="the one that the report recommends")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="A new folder.", show_default=False)] = ...,  # type: ignore[assignment]
+    int8: Annotated[bool, typer.Option("--int8", help="Also as int8, and what that moves, case by case.")] = False,
+    dropin: Annotated[
+        bool, typer.Option("--dropin", help="Also in the original architecture, for AutoModel; not faster.")
+    ] = False,
+    formats: Annotated[str, typer.Option(help="onnx, or onnx,pt2: a torch program beside it.")] = "onnx",
+    measure: Annotated[bool, typer.Option(help="Measure its speed beside the full model's.")] = True,
+    task: Annotated[str | None, typer.Option(help="Where a study has several: which one's subnetwork.")] = None,
+    tuning: Annotated[int | None, typer.Option(help="Where a model is fine-tuned with several seeds: which one's.")] = None,
+    store: StoreFolder = STORE,
+    preset: Presets = None,
+    change: Changes = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a subnetwork as a smaller model to ship: ONNX, with a card of numbers from the file itself."""
+    voice = Voice(quiet, False, json)
+    voice.first(f"Reading {study}")
+    from corewood.spec import read_study
+
+    spec = read_study(study, change, preset)
+    from corewood.cli.exporting import export_from
+    from corewood.ship.subject import Wanted
+
+    wanted = Wanted(int8, dropin, words_of(formats), measure)
+    export_from(spec, study.parent, store, (subnetwork, task, tuning), out, wanted, voice)
+
+
 @app.command(epilog=example("corewood compare one.yaml other.yaml", "corewood compare one.yaml one.yaml --set-b ablate=zero"))
 def compare(
     one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],

@@ -22,10 +22,28 @@ class Family:
     attention_out: str
     mlp_in: tuple[str, ...]
     mlp_out: str
-    slim: Literal["no", "plain", "gpt2"] = "no"  # whether its modules run with fewer heads, and how widths are told
     fused: Literal["no", "thirds", "per_head"] = "no"  # one projection: all queries, keys, values; or those of each head
     transposed: bool = False  # weights are kept (in, out)
     position_offset: int = 0  # positions that no token has, since they begin after the padding index
+    # for running it with fewer heads: what else is made head by head, and which attributes of the attention hold widths
+    relative: tuple[str, ...] = ()  # projections of relative positions, in models that have them
+    position_bias: bool = False  # the attention's third argument has an axis of heads
+    features_in: str = ""  # the attribute that holds the width of all heads together,
+    heads_in: str = ""  # their number,
+    queries_in: str = ""  # and how many queries share a key
+    # keys of the config that give a bias to the attention's and to the MLP's last projection, where these may have none
+    attention_bias: str = ""
+    mlp_bias: str = ""
+
+    @property
+    def attention(self) -> str:
+        """What computes attention, up to its output projection or with it."""
+        return self.attention_in[0].rpartition(".")[0]
+
+    @property
+    def mlp(self) -> str:
+        """What computes an MLP, up to its last projection or with it."""
+        return self.mlp_in[0].rpartition(".")[0]
 
 
 BERT = Family(
@@ -34,7 +52,6 @@ BERT = Family(
     "attention.output.dense",
     ("intermediate.dense",),
     "output.dense",
-    "plain",
 )
 ROBERTA = replace(BERT, position_offset=2)
 LLAMA = Family(
@@ -43,6 +60,7 @@ LLAMA = Family(
     "self_attn.o_proj",
     ("mlp.gate_proj", "mlp.up_proj"),
     "mlp.down_proj",
+    queries_in="num_key_value_groups",
 )
 
 FAMILIES: dict[str, Family] = {  # by the config's model_type
@@ -55,7 +73,8 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         ROBERTA,
         attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
         attention_out="attention.attn.o",
-        slim="no",
+        position_bias=True,
+        features_in="all_head_size",
     ),
     "distilbert": Family(
         "transformer.layer",
@@ -63,9 +82,17 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         "attention.out_lin",
         ("ffn.lin1",),
         "ffn.lin2",
-        "plain",
     ),
-    "gpt2": Family("h", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj", "gpt2", "thirds", transposed=True),
+    "gpt2": Family(
+        "h",
+        ("attn.c_attn",),
+        "attn.c_proj",
+        ("mlp.c_fc",),
+        "mlp.c_proj",
+        fused="thirds",
+        transposed=True,
+        features_in="split_size",
+    ),
     "gpt_neox": Family(
         "layers",
         ("attention.query_key_value",),
@@ -73,14 +100,27 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         ("mlp.dense_h_to_4h",),
         "mlp.dense_4h_to_h",
         fused="per_head",
+        attention_bias="attention_bias",
     ),
-    "llama": LLAMA,
+    "llama": replace(LLAMA, attention_bias="attention_bias", mlp_bias="mlp_bias"),
     "mistral": LLAMA,
     "qwen2": LLAMA,
-    "qwen3": LLAMA,
-    "modernbert": Family("layers", ("attn.Wqkv",), "attn.Wo", ("mlp.Wi",), "mlp.Wo", fused="thirds"),
+    "qwen3": replace(LLAMA, attention_bias="attention_bias"),
+    "modernbert": Family(
+        "layers",
+        ("attn.Wqkv",),
+        "attn.Wo",
+        ("mlp.Wi",),
+        "mlp.Wo",
+        fused="thirds",
+        attention_bias="attention_bias",
+        mlp_bias="mlp_bias",
+    ),
     "deberta-v2": replace(
-        BERT, attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"), slim="no"
+        BERT,
+        attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
+        relative=("attention.self.pos_key_proj", "attention.self.pos_query_proj"),
+        heads_in="num_attention_heads",
     ),
 }
 

@@ -70,7 +70,7 @@ class Texts:
         """(mask, example) of masks that differ little from one."""
         if self.ablate == "resample":  # values come from other rows of the batch: nothing can be shared
             return np.stack([self.kl_of(mask) for mask in masks])
-        run = slim_variants if can_slim(self.model, self.ablate) else variants
+        run = slim_variants if can_slim(self.ablate) else variants
         return kl(self.full, run(self.model, masks, self.examples, base, self.ablate, self.means))
 
 

@@ -84,8 +84,8 @@ def take_point(tables: Tables) -> list[str]:
         return [
             f"Take {chosen['subnetwork']}: the smallest that keeps all {count(len(outside(mine)), 'case')} "
             f"({100 * chosen['all_share']:.0f} % of the parameters). At worst it loses "
-            f"{-100 * min(0.0, worst['low']):.1f} points, {which} (95 % interval). In Python, "
-            f"cw.slim(outcome.model(), outcome.mask('{chosen['subnetwork']}')) is that smaller model."
+            f"{-100 * min(0.0, worst['low']):.1f} points, {which} (95 % interval). "
+            f"“corewood export STUDY.yaml {chosen['subnetwork']} --out FOLDER” writes it as a smaller model to ship."
         ]
     losing = set(found.loc[found["verdict"] == LOST, "subnetwork"])
     careful = [s for s in dict.fromkeys(found["subnetwork"]) if s not in losing]

@@ -121,6 +121,7 @@ class Tickets(Spec):
     longer: Annotated[tuple[Epochs, ...], listed(Epochs)] = Field(
         (), description="retrain bad ones for these numbers of epochs as well (appendix D)"
     )
+    keep: bool = Field(False, description="keep retrained models in the store, so that they can be exported")
     untrained: bool = Field(False, description="train a randomly initialised model under a random mask (table 2)")
     super_survivors: bool = Field(False, description="units that survive with every seed, and their counterparts (appendix E)")
 
@@ -130,6 +131,8 @@ class Tickets(Spec):
             raise ValueError(f"longer: a value stands twice in {list(self.longer)}")
         if not self.retrain and (self.longer or self.untrained):
             raise ValueError("longer and untrained are trainings; they need retrain: true")
+        if not self.retrain and self.keep:
+            raise ValueError("keep: there is nothing to keep without retrain: true")
         if self.untrained and not self.random:
             raise ValueError("untrained: trains under a random mask; it needs random: 1 or more")
         return self

@@ -22,6 +22,7 @@ from corewood.model.weights import WeightMask
 from corewood.store.store import Entry
 
 WEIGHTS = "weights.safetensors"
+KEPT = "model"  # the folder of a retrained model, where a study keeps those
 
 
 def write_data(split: Split, folder: Path) -> dict[str, Any]:

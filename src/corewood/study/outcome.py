@@ -93,7 +93,7 @@ class Outcome:
         """The model of a subnetwork with its mask on, for as long as the block lasts: closed units give what they gave in the
         study."""
         model, mask = self.model(subnetwork, task, tuning), self.mask(subnetwork, task, tuning)
-        stand_in = self.results.find(subnetwork, task, tuning).stand_in or "zero"
+        stand_in = self.results.find(subnetwork, task, tuning).closed
         with weights_masked(model, mask) if isinstance(mask, WeightMask) else gated(model, mask, stand_in):
             yield model
 

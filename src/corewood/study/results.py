@@ -20,7 +20,7 @@ from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, scor
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
-from corewood.study.entries import read_logits, read_masks, read_retrained
+from corewood.study.entries import KEPT, read_logits, read_masks, read_retrained
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import CHALLENGE, IN_DOMAIN, TRAIN, VALIDATION, ModelPlan, Plan, TaskPlan
 from corewood.study.subnetwork import BY_L0, BY_LOT, FACTS, FULL, GRID, IMPORTANCE, PRUNE, RETRAINED, Subnetwork
@@ -131,12 +131,24 @@ class Results:
     def model(self, row: Subnetwork) -> Model:
         """What the subnetwork is one of, with the mean activations that its closed units give."""
         if row.state == RETRAINED:
-            raise InputError(f"{row.name!r} was retrained, and such models are judged and not kept")
+            return self.retrained(row)
         mine = [row, *(r for r in self.rows if (r.model, r.checkpoint) == (row.model, row.checkpoint) and r.state != RETRAINED)]
         works = [Work(job, self.store, Path(), lambda _done, _total: None) for r in mine for job in r.predictions.values()]
         model = load(**works[0].checkpoint, check=False)
         model.name = self.plan.spec.model.checkpoint + (f", step {row.checkpoint}" if row.checkpoint else "")
         model.means = next((work.means() for work in works if "reference" in work.job.inputs), None)
+        return model
+
+    def retrained(self, row: Subnetwork) -> Model:
+        """In its whole shape, with zeros where it was closed."""
+        job = next(iter(row.predictions.values()))
+        kept = self.entry(job).path(KEPT)
+        if not kept.exists():
+            why = "was retrained, and such models are judged and not kept; with tickets: {keep: true} the study trains it again"
+            raise InputError(f"{row.name!r} {why}, and keeps it")
+        work = Work(job, self.store, Path(), lambda _done, _total: None)
+        model = load(str(kept), tokenizer=job.local["source"], **work.options, check=False)
+        model.name = f"{self.plan.spec.model.checkpoint}, {row.name}"
         return model
 
     def examples(self, row: Subnetwork, dataset: str, other: Subnetwork | None = None) -> pd.DataFrame:

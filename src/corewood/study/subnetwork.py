@@ -57,6 +57,11 @@ class Subnetwork:
         return self.prune == "weights"
 
     @property
+    def closed(self) -> Ablation:
+        """What closed units give when it is run."""
+        return "zero" if self.state == RETRAINED or self.stand_in is None else self.stand_in
+
+    @property
     def model(self) -> tuple[str, int]:
         return self.task, self.tuning
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from corewood.model.families import family
 from corewood.model.slim import can_slim, subnetwork
 from corewood.study.entries import read_masks
 from corewood.study.job import Job, Kind, Work
@@ -32,7 +31,7 @@ def plan(plan: Plan, _wanted: None) -> Jobs:
         for row in plan.rows:
             if row.model == model.key and searched(row) and row.way not in (WITHOUT, WITH) and row.stand_in in STAND_INS:
                 first.setdefault(tuple(getattr(row, name) for name in ABOUT), row)
-        if not first or family(plan.checkpoint.config.model_type).slim == "no":
+        if not first:
             continue
         params = {"measured": {row.name: [row.place, row.stand_in] for row in first.values()}}
         inputs = {f"search {row.name}": row.masks for row in first.values() if row.masks}
@@ -49,7 +48,7 @@ def do_speed(work: Work) -> dict[str, Any]:
     batch = texts.batch(middle, model.device)
     runs = {"full": partial(subnetwork, model, model.units.full())}
     for name, (place, stand_in) in work.job.params["measured"].items():
-        assert can_slim(model, stand_in)
+        assert can_slim(stand_in)
         runs[name] = partial(subnetwork, model, read_masks(work.input(f"search {name}"))[place], stand_in, means)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     with torch.inference_mode():

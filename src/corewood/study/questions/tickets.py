@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from corewood.model.slim import confined
 from corewood.model.weights import trained_under
 from corewood.prune.tickets import BAD, GOOD, RANDOM
 from corewood.spec import FineTune, StudySpec, Tickets
-from corewood.study.entries import has_weights, read_encoded, read_masks, read_weights, stored_name, write_retrained
+from corewood.study.entries import KEPT, has_weights, read_encoded, read_masks, read_weights, stored_name, write_retrained
 from corewood.study.job import Kind, Work
 from corewood.study.models import TRAIN, ModelPlan, Plan, tuning_params
 from corewood.study.questions.subnetworks import sizes_table
@@ -53,16 +54,17 @@ def first_mode(spec: StudySpec, row: Subnetwork) -> bool:
 def retrained(model: ModelPlan, wanted: Tickets, row: Subnetwork, who: str) -> list[Subnetwork]:
     if not wanted.retrain:
         return []
-    rows = [training(model, row, who)]
+    training = partial(train, model, row, who, keep=wanted.keep)
+    rows = [training()]
     if row.ticket == BAD and row.way == IMPORTANCE:
-        rows += [training(model, row, who, epochs) for epochs in wanted.longer]
+        rows += [training(epochs=epochs) for epochs in wanted.longer]
     if row.ticket == RANDOM and row.draw == 0 and row.way == IMPORTANCE and wanted.untrained:
-        rows.append(replace(training(model, row, who, from_nothing=True), way=UNTRAINED))
+        rows.append(replace(training(from_nothing=True), way=UNTRAINED))
     return rows
 
 
-def training(
-    model: ModelPlan, row: Subnetwork, who: str, epochs: float | None = None, from_nothing: bool = False
+def train(
+    model: ModelPlan, row: Subnetwork, who: str, epochs: float | None = None, from_nothing: bool = False, keep: bool = False
 ) -> Subnetwork:
     task, settings = model.task, model.settings
     assert settings is not None
@@ -72,6 +74,7 @@ def training(
     settings = settings.model_copy(update={"checkpoints": ()})
     title = (f"train {who} from nothing" if from_nothing else f"retrain {who}") + (f" for {epochs:g} epochs" if epochs else "")
     params = {**model.params, "settings": tuning_params(settings), "place": row.place, "untrained": from_nothing}
+    params |= {"keep": True} if keep else {}
     inputs = {"data": task.data[TRAIN], "encoded": task.encoded[TRAIN], "tickets": row.masks}
     inputs |= {f"encoded {stored_name(n)}": task.encoded[n] for n in task.datasets}
     job = model.job(RETRAIN, title, params, inputs, settings.last * settings.batch, threads=settings.threads)
@@ -119,6 +122,8 @@ def do_retrain(work: Work) -> dict[str, Any]:
     if not all(np.isfinite(values).all() for values in logits.values()):
         raise JobError(f"{work.job.title}: some logits are not numbers; lower fine_tune.learning_rate")
     write_retrained(logits, work.folder)
+    if params.get("keep"):
+        model.net.save_pretrained(work.folder / KEPT)
     return {}
 
 
