@@ -43,7 +43,7 @@ FAILURES = 2  # draws in a row that lead to nothing better, and end a search
 BATCH = 32  # examples per backward pass
 LOOK = 48  # held-out texts that tell how the soft gates are doing
 ROW = ("kl", "examples", "held")
-ARRAYS = ("vector", "sure", "best", "checked", "stands_for", "score", "drawn", "weights", "penalty")
+ARRAYS = ("vector", "sure", "best", "held", "checked", "stands_for", "score", "drawn", "weights", "penalty")
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Exchanged:
     vector: np.ndarray  # (unit,) bool, as it is now
     sure: np.ndarray  # (unit,) bool, the last that was checked and was better
     value: float  # its KL on the checked texts
-    best: np.ndarray  # (unit,) bool, of the sure ones, the best by held-out KL
-    best_held: float
+    best: np.ndarray  # (unit,) bool, of the sure ones, the last that held-out texts do not tell to be worse than those before
+    held: np.ndarray  # (held-out example,) its KL
     checked: np.ndarray  # the texts that masks are checked on,
     stands_for: np.ndarray  # the share of all texts that each stands for,
     score: np.ndarray  # and shares of the KL of masks that were run on them, added up
@@ -171,21 +171,21 @@ class Exchanged:
         value = float((texts.take(checked).kl_of(mask) * stands_for).sum())
         drawn, weights = draw(score[checked], stands_for, size(DRAWN, budget), rng)
         own = {"checked": checked, "stands_for": stands_for, "score": score[checked], "drawn": drawn, "weights": weights}
-        vector, judged = mask.vector, float(held.kl_of(mask).mean())
-        return cls(vector, vector, value, vector, judged, **own, penalty=np.zeros(len(vector)))
+        vector = mask.vector
+        return cls(vector, vector, value, vector, held.kl_of(mask), **own, penalty=np.zeros(len(vector)))
 
     def arrays(self, prefix: str) -> dict[str, Tensor]:
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        arrays["numbers"] = np.array([self.value, self.best_held, self.moves, self.failed])
+        arrays["numbers"] = np.array([self.value, self.moves, self.failed])
         arrays["rows"] = np.array([[row[c] for c in ROW] for row in self.rows]).reshape(-1, len(ROW))
         return {prefix + name: torch.tensor(array) for name, array in arrays.items()}
 
     @classmethod
     def from_arrays(cls, saved: Mapping[str, Tensor], prefix: str) -> Exchanged:
-        value, best_held, moves, failed = saved[prefix + "numbers"].tolist()
+        value, moves, failed = saved[prefix + "numbers"].tolist()
         rows = tuple(dict(zip(ROW, row, strict=True)) for row in saved[prefix + "rows"].tolist())
         same = {name: saved[prefix + name].numpy() for name in ARRAYS}
-        return cls(**same, value=value, best_held=best_held, moves=int(moves), failed=int(failed), rows=rows)
+        return cls(**same, value=value, moves=int(moves), failed=int(failed), rows=rows)
 
 
 def size(count: int, budget: float) -> int:
@@ -194,6 +194,11 @@ def size(count: int, budget: float) -> int:
 
 def wins(value: float, now: float) -> bool:
     return value <= now - max(GAIN * now, LEAST)
+
+
+def worse(change: np.ndarray) -> bool:
+    """Whether values have risen by more than the standard error of their change: few texts decide, and may decide by chance."""
+    return bool(change.mean() > change.std(ddof=1) / len(change) ** 0.5) if len(change) > 1 else bool(change.mean() > 0)
 
 
 def exchange_round(
@@ -232,10 +237,11 @@ def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.
         value = float((each * state.stands_for).sum())
         after = replace(after, score=state.score + shares(each))
         if wins(value, state.value):
-            judged = float(held.kl_of(mask).mean())
+            unseen = held.kl_of(mask)
+            judged = float(unseen.mean())
             after = replace(after, sure=state.vector, value=value, failed=0)
-    if judged < state.best_held:
-        after = replace(after, best=state.vector, best_held=judged)
+            if not worse(unseen - state.held):
+                after = replace(after, best=state.vector, held=unseen)
     drawn, weights = draw(after.score, state.stands_for, size(DRAWN * (1 + after.failed), budget), rng)
     return replace(after, vector=after.sure, moves=0, drawn=drawn, weights=weights), judged
 

@@ -279,7 +279,7 @@ def l0_search(
                 progress(min(total, settings.work_of(settings.gradient_steps, rounds)), total)
                 tell(state)
             masks[0] = units.from_vector(now.best)
-            values.insert(0, now.best_held)
+            values.insert(0, float(now.held.mean()))
     ended = tuple(one.done for one in state.exchanged[::-1]) if settings.auto else (False,) * len(masks)
     return Found(tuple(masks), tuple(values), ended, log_alpha, trajectory_of(state, settings))
 

@@ -255,6 +255,19 @@ def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
     return doubts, calm
 
 
+@says(of="masks convergence", single=True)
+def same_masks(tables: Tables) -> list[str]:
+    """Searches with different seeds that ended at one mask."""
+    said, masks = [], tables["masks"]
+    for _, row in tables["convergence"].iterrows():
+        mine = masks[(masks["question"] == "prune") & (masks["way"] == row["way"]) & (masks["target"] == row["target"])]
+        found = mine.groupby("subnetwork")["kept"].agg(tuple)
+        if len(found) > 1 and found.nunique() < len(found):
+            ended = "one and the same subnetwork" if found.nunique() == 1 else f"{found.nunique()} different subnetworks"
+            said.append(f"With {100 * row['target']:g} % removed, {len(found)} searches with different seeds ended at {ended}.")
+    return said
+
+
 def stopped(tables: Tables) -> list[str]:
     """Searches of m-pruning that no threshold ended."""
     if "rounds" not in tables:

@@ -38,7 +38,7 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.words import largest, name, pct, plus_minus, quoted, two_digits
+from corewood.report.words import largest, name, pct, plus_minus, quoted, span, two_digits
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
 WHOLE = "whole sets, balanced accuracy"
@@ -311,6 +311,9 @@ def headline(tables: Tables, model: str) -> str | None:
         )
     found = [(each.label, pair) for each in models_of(tables) if (pair := quotable(each.tables)) is not None]
     if not found:
+        lost = [(each.label, case) for each in models_of(tables) if (case := lost_by_all(each.tables)) is not None]
+        if lost:
+            return agreed(model, *max(lost, key=lambda one: float(one[1]["full"] - one[1]["mean"])))
         return f"Subnetworks of {model} that are equal in domain cannot be told apart on any challenge case, either."
     label, pair = max(found, key=lambda one: float(one[1]["difference"]))
     model += f" ({label})" if label else ""
@@ -318,6 +321,34 @@ def headline(tables: Tables, model: str) -> str | None:
     return (
         f"Two subnetworks of {model} that are equal in domain, {better} and {worse}, differ by {100 * pair['difference']:.0f} "
         f"points on “{name(pair)}”: {100 * pair['one_value']:.0f} and {100 * pair['other_value']:.0f} % right."
+    )
+
+
+def lost_by_all(tables: Tables) -> pd.Series | None:
+    """The case that falls the furthest, of those that every subnetwork of a size loses; with what these have in domain."""
+    if "verdicts" not in tables:
+        return None
+    keys = ["target", "dataset", "case"]
+    verdicts, spread = tables["verdicts"], tables["spread"]
+    gone = (verdicts["verdict"] == LOST).groupby([verdicts[key] for key in keys]).transform("all")
+    lost = verdicts.loc[gone & (verdicts["domain"] == "challenge"), keys].drop_duplicates()
+    cases = judged(spread[spread["domain"] == "challenge"]).merge(lost, on=keys)
+    if cases.empty:
+        return None
+    case = cases.iloc[int((cases["full"] - cases["mean"]).to_numpy().argmax())].copy()
+    inside = spread[(spread["domain"] == "in-domain") & (spread["target"] == case["target"])].iloc[0]
+    for key in ("full", "min", "max"):
+        case[f"inside_{key}"] = inside[key]
+    return case
+
+
+def agreed(model: str, label: str, case: pd.Series) -> str:
+    """Seeds agree; what is lost is lost by all."""
+    model += f" ({label})" if label else ""
+    return (
+        f"With {100 * case['target']:g} % of the units removed, all {case['subnetworks']:.0f} subnetworks of {model} have "
+        f"{span(case['inside_min'], case['inside_max'])} in domain (full model: {pct(case['inside_full'])}), and all lose "
+        f"“{name(case)}”: {100 * case['full']:.0f} % right becomes {span(case['min'], case['max'])}."
     )
 
 
