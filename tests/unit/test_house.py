@@ -20,7 +20,8 @@ ALLOWED = {
     "store": {"errors"},
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},
     "study": {*FLOW, *GROUND, "store"},
-    "cli": {*FLOW, *GROUND, "store", "study"},
+    "explore": {*FLOW, *GROUND, "store", "study"},
+    "cli": {*FLOW, *GROUND, "store", "study", "explore"},
 }
 
 

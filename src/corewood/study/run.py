@@ -142,11 +142,20 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
 
 def finish(plan: Plan, store: Store, holes: dict[str, str], listener: Listener, started: float, computed: int = 0) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    every = {job.key: job for job in [*plan.data.values(), *plan.jobs.values()]}
-    job = Job.make(TABLES, "tables", asked(plan, holes), every)
+    job = tables_job(plan, holes)
     tables = stored_tables(job, plan, store, holes, listener)
     report = stored_report(job, plan, store, tables, listener)
     return Outcome(plan, tables, report, store, holes, time.monotonic() - started, computed)
+
+
+def tables_job(plan: Plan, holes: Mapping[str, str]) -> Job:
+    every = {job.key: job for job in [*plan.data.values(), *plan.jobs.values()]}
+    return Job.make(TABLES, "tables", asked(plan, holes), every)
+
+
+def tables_of(plan: Plan, store: Store, holes: dict[str, str], listener: Listener = SILENT) -> Tables:
+    """Those of the store, collected once more where they are not there."""
+    return stored_tables(tables_job(plan, holes), plan, store, holes, listener)
 
 
 def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
