@@ -70,12 +70,9 @@ def serve(subject: Subject, host: str, port: int, open_browser: bool) -> None:
 
 def listening(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        sock = socket.socket(found[0], found[1])
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(found[4])
+        kind, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(where[:2], family=kind)
     except OSError as problem:
         raise InputError(
             f"--host {host} --port {port}: nothing can listen there ({problem.strerror}); --port 0 takes any free port"
         ) from None
-    return sock

@@ -12,7 +12,7 @@ import numpy as np
 from corewood.errors import InputError
 from corewood.explore import answers, keep
 from corewood.explore.asked import OfCases, OfExample, OfHead, OfMask, OfModel, OfText, Place, ToKeep
-from corewood.explore.sample import Part, judged
+from corewood.explore.sample import Part, begin, judged
 from corewood.explore.subject import Preset, Subject
 from corewood.explore.worker import Steps, Worker
 from corewood.model.load import Model
@@ -66,9 +66,10 @@ def describe(room: Room, asked: OfModel) -> Steps:
     yield 0, 1
     subject, place = room.subject, asked.place
     model, seconds = room.paced(place)
+    parts = room.parts(place, EXAMPLES)
     cases = [
         {"dataset": part.dataset, "case": case, "group": group, "n": int(inside.sum())}
-        for part in room.parts(place, EXAMPLES)
+        for part in parts
         for case, group, inside in part.cases
     ]
     return {
@@ -80,6 +81,7 @@ def describe(room: Room, asked: OfModel) -> Steps:
         "saved": [preset(Preset(name, "yours", mask)) for name, mask in keep.saved(subject, model.units).items()],
         "colourings": [asdict(one) for one in subject.colourings(place, model.units)],
         "cases": cases,
+        "begin": begin(parts),
     }
 
 

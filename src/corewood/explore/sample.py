@@ -21,8 +21,9 @@ from corewood.spec import Ablation
 from corewood.study.models import Checkpoint
 from corewood.study.subnetwork import FULL
 
-STEP = 16  # texts that pass through the model before a click is looked at
+STEP = 8  # texts that pass through the model before a click is looked at
 SHOWN = 12  # examples of a case that flipped
+SURE = 0.85  # of the right answer, about: so that clicks are seen to matter
 DIGITS = 4
 
 
@@ -69,6 +70,23 @@ class Part:
         texts = dict(self.split.texts.iloc[row])
         gold = str(self.split.frame["label"].iloc[row])
         return {"dataset": self.dataset, "case": case, "example": int(self.rows[row]), **texts, "gold": gold}
+
+
+def begin(sample: Sequence[Part]) -> dict[str, int]:
+    """The example to begin with, as places among cases and in its case: where subnetworks of the study differ most, one that
+    the full model gets right without being too sure."""
+    found = [(part, inside) for part in sample for _, _, inside in part.cases]
+    if not found:
+        return {}
+
+    def range_of(part: Part, inside: np.ndarray) -> float:
+        shares = [said.right[inside].mean() for said in part.said.values()]
+        return float(max(shares) - min(shares))
+
+    case = int(np.argmax([range_of(*one) for one in found]))
+    part, inside = found[case]
+    full = part.said[FULL].at(np.flatnonzero(inside))
+    return {"case": case, "number": int(np.argmin(np.where(full.right, np.abs(full.gold_chance - SURE), 1)))}
 
 
 def judged(model: Model, mask: Mask, ablate: Ablation, sample: Sequence[Part]) -> Steps:

@@ -50,10 +50,12 @@ const kind = (word) => ["one", "two"][shown.sentence[word]] ?? "special";
 
 function describe() {
   const [layer, head] = state.head;
-  const pairs = shown.values.flatMap((row, from) => row.map((value, to) => [value, from, to]));
+  const every = shown.values.flatMap((row, from) => row.map((value, to) => [value, from, to]));
+  const words = every.filter(([, from, to]) => kind(from) !== "special" && kind(to) !== "special");
+  const pairs = words.length ? words : every;
   const [value, from, to] = pairs.reduce((best, one) => (one[0] > best[0] ? one : best));
   const closed = !isOpen(unitOf(layer, head));
-  let text = `L${layer}.H${head} looks most from “${shown.words[from]}” to “${shown.words[to]}”: ${said(value)}.`;
+  let text = `L${layer}.H${head}, strongest between words: “${shown.words[from]}” → “${shown.words[to]}”, ${said(value)}.`;
   if (closed && state.masked) text += " It is closed: where it looks, nothing goes.";
   if (shown.of > shown.words.length) text += ` The first ${shown.words.length} of ${shown.of} words are shown.`;
   byId("attention-about").textContent = text;

@@ -167,11 +167,14 @@ export function take(found) {
 }
 
 async function another(by) {
-  const place = byId("case").value;
-  if (place === "") return;
-  const { dataset, case: name } = model.cases[place];
+  const { dataset, case: name } = model.cases[byId("case").value] ?? {};
+  if (!name) return;
   const same = example?.dataset === dataset && example.case === name && example.number !== undefined;
-  const number = same ? (example.number + by + example.of) % example.of : 0;
+  await show(same ? (example.number + by + example.of) % example.of : 0);
+}
+
+async function show(number) {
+  const { dataset, case: name } = model.cases[byId("case").value];
   try {
     const found = await ask("example", { place: state.place, dataset, case: name, number });
     if (found) take({ ...found, number });
@@ -196,9 +199,8 @@ function offerCases() {
 // the first thing to see is an answer
 export async function firstExample() {
   if (state.first || !model.cases.length) return;
-  const challenge = model.cases.findIndex(({ dataset }) => dataset !== "validation");
-  byId("case").value = Math.max(0, challenge);
-  await another(1);
+  byId("case").value = model.begin.case;
+  await show(model.begin.number);
 }
 
 for (const [name, field] of Object.entries(fields)) {

@@ -13,8 +13,8 @@ async function count() {
   const { layers, heads } = model.units;
   byId("size-units").textContent = `${found.units} of ${layers * (heads + 1)}`;
   byId("size-heads").textContent = `${found.heads} heads, ${found.mlps} MLPs`;
-  byId("size-parameters").textContent = `${millions(found.encoder_parameters)}, ${share(found.encoder_share)}`;
-  byId("size-all").textContent = `of ${millions(model.units.encoder_parameters)}; the whole model has ${millions(found.all_parameters)}`;
+  byId("size-parameters").textContent = millions(found.encoder_parameters);
+  byId("size-all").textContent = `${share(found.encoder_share)} of ${millions(model.units.encoder_parameters)}; with embeddings ${millions(found.all_parameters)}`;
 }
 
 // once clicks have paused: it takes a few runs
