@@ -20,6 +20,10 @@ from corewood.explore.room import Room
 from corewood.explore.server import make_app
 from corewood.explore.subject import OfStudy, Subject, subject_of_study
 from corewood.store.store import Store
+from corewood.study.engines import Inline
+from corewood.study.outcome import Outcome
+from corewood.study.plan import make_plan
+from corewood.study.run import store_data
 
 TOKEN = "a-token-of-the-tests"
 # two sizes, a colouring of every kind, a checkpoint before the last
@@ -35,10 +39,18 @@ STUDY: dict[str, Any] = {
 def study(folder: Path) -> tuple[Path, OfStudy]:
     """A study that has run, and what is explored of it."""
     path = small.write_study(folder, **STUDY)
-    store = folder / "store"
-    small.run(path, store)
-    python = f"cw.run({str(path)!r}, store={str(store)!r}, progress=False)"
-    return path, subject_of_study(small.spec_of(path), folder, Store(store), python)
+    store = Store(folder / "store")
+    plan = make_plan(small.spec_of(path), folder)
+    store_data(plan, store)
+    Inline().run([*plan.jobs.values()], store, lambda _event: None)  # without a report: it takes longer than all of this
+    python = f"exploring.outcome({str(path)!r})"
+    return path, subject_of_study(small.spec_of(path), folder, store, python)
+
+
+def outcome(path: str) -> Outcome:
+    """As `cw.run` gives it, without tables and report."""
+    study = Path(path)
+    return Outcome(make_plan(small.spec_of(study), study.parent), {}, Path(), Store(study.parent / "store"))
 
 
 @dataclass

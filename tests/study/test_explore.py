@@ -35,6 +35,7 @@ from corewood.explore.subject import OfStudy, OneCheckpoint
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.mask_files import read_masks
+from corewood.study.ways import given
 
 FIRST, SECOND = "The nun saw the cook near the baker.", "The cook saw the nun."
 
@@ -274,8 +275,8 @@ def test_a_mask_is_saved_once_and_a_study_takes_it(page: Page, explored: tuple[P
     assert saved(subject, model.units) == {"my mask": mask}
     assert [one["mask"] for one in page.ask("model", place=place())["saved"]] == [room.bits(mask)]
     (file.parent / "broken.json").unlink()
-    given = small.spec_of(path, "prune.given.path=small-masks")
-    assert given.prune.given is not None
+    spec = small.spec_of(path, "prune.given.path=small-masks")
+    assert given.read(spec, subject.plan.checkpoint, path.parent) == {"my mask": mask}
 
 
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def printed(code: str) -> dict[str, float]:
     """What the copied Python says."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(code, "copied", "exec"), {})
+        exec(compile(code, "copied", "exec"), {"exploring": exploring})
     return dict(ast.literal_eval(out.getvalue()))
 
 
@@ -492,11 +493,10 @@ def test_the_command_prints_an_address_that_opens_and_ctrl_c_stops_it(tmp_path: 
 
 def test_what_cannot_be_explored_is_told(tmp_path: Path) -> None:
     from corewood.cli.exploring import listening, study_subject
-    from corewood.cli.voice import Voice
 
     path = small.write_study(tmp_path)
     with pytest.raises(cw.InputError, match="holds nothing of this study yet; run it first: corewood run"):
-        study_subject(path, tmp_path / "empty", None, None, Voice(quiet=True))
+        study_subject(path, tmp_path / "empty", None, None)
     taken = listening("127.0.0.1", 0)
     with pytest.raises(cw.InputError, match="--port 0 takes any free port"):
         listening("127.0.0.1", taken.getsockname()[1])

@@ -282,13 +282,12 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
 ) -> None:
     """Open a page on this machine where heads are clicked on and off, and watch what the model does. Ctrl-C stops it."""
-    voice = Voice()
     study = Path(what).suffix.lower() in (".yaml", ".yml")
-    voice.first(f"Reading {what}" if study else f"Loading {what}")
+    Voice().first(f"Reading {what} and what is in the store" if study else f"Loading {what}")
     from corewood.cli.exploring import checkpoint_subject, serve, study_subject
 
     if study:
-        subject = study_subject(Path(what), store, change, preset, voice)
+        subject = study_subject(Path(what), store, change, preset)
     else:
         subject = checkpoint_subject(what, words_of(classes), pad_token)
     serve(subject, host, port, browser)

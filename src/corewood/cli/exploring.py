@@ -14,8 +14,6 @@ import typer
 import uvicorn
 from rich.console import Console
 
-from corewood.cli.progress import listener
-from corewood.cli.voice import Voice
 from corewood.errors import InputError
 from corewood.explore.guard import LOCAL, is_everywhere
 from corewood.explore.server import make_app
@@ -26,16 +24,12 @@ from corewood.store.store import Store
 GRACE = 1  # seconds that open requests have once Ctrl-C was pressed
 
 
-def study_subject(
-    study: Path, store: Path, changes: Sequence[str] | None, presets: Sequence[str] | None, voice: Voice
-) -> Subject:
+def study_subject(study: Path, store: Path, changes: Sequence[str] | None, presets: Sequence[str] | None) -> Subject:
     spec = read_study(study, list(changes or ()), list(presets or ()))
     given = repr(str(study))
     if changes or presets:  # such a study is no file, and paths in it are relative to where Python runs
         given = f"cw.read_study({study.name!r}, {list(changes or ())!r}, {list(presets or ())!r})"
-    with listener(voice) as show:
-        show.say("Reading the data and what is in the store")
-        return subject_of_study(spec, study.parent, Store(store), f"cw.run({given}, store={str(store)!r})", show)
+    return subject_of_study(spec, study.parent, Store(store), f"cw.run({given}, store={str(store)!r})")
 
 
 def checkpoint_subject(checkpoint: str, classes: Sequence[str], pad_token: str | None) -> Subject:

@@ -21,13 +21,15 @@ from corewood.model.reference import mean_activations
 from corewood.spec import Ablation, StudySpec
 from corewood.spec.study import slug
 from corewood.store.store import Store
-from corewood.study.models import VALIDATION, Plan, TaskPlan
+from corewood.study.models import VALIDATION, TaskPlan
 from corewood.study.plan import make_plan
+from corewood.study.questions import ablations, attention, searches
 from corewood.study.results import Results, Tables, of_core
-from corewood.study.run import SILENT, Listener, holes_of, tables_of
+from corewood.study.run import holes_of, read_tables, tables_job
 from corewood.study.subnetwork import FULL, PRUNE, RETRAINED, Subnetwork
 
 MEANS = 256  # texts for the mean activations of a checkpoint whose own the study did not need
+COLOURING = (ablations.QUESTION, attention.QUESTION, searches.QUESTION)  # whose tables the grid can be coloured by
 BESIDE = 60  # subnetworks that stand beside the mask, case by case
 
 
@@ -112,9 +114,9 @@ class OneCheckpoint(Subject):
 
 
 class OfStudy(Subject):
-    def __init__(self, plan: Plan, store: Store, holes: dict[str, str], tables: Tables, python: str) -> None:
-        self.plan, self.tables, self.python = plan, tables, python
-        self.results = Results(plan, store, holes)
+    def __init__(self, results: Results, tables: Tables, python: str) -> None:
+        plan = results.plan
+        self.results, self.plan, self.tables, self.python = results, plan, tables, python
         self.title, self.base = plan.spec.title or plan.spec.name, plan.base
         self.masks = plan.base / f"{slug(plan.spec.name)}-masks"
         self.stand_ins = ("zero", "mean") if plan.spec.ablate == "zero" else ("mean", "zero")
@@ -216,11 +218,15 @@ class OfStudy(Subject):
         return made
 
 
-def subject_of_study(spec: StudySpec, base: Path, store: Store, python: str, listener: Listener | None = None) -> OfStudy:
-    """A study that has run, or as much of it as there is. `python` is what gives its outcome again."""
-    show = listener or SILENT
+def subject_of_study(spec: StudySpec, base: Path, store: Store, python: str) -> OfStudy:
+    """A study that has run, or as much of it as there is; nothing is written into the store. `python` is what gives its
+    outcome again."""
     plan = make_plan(spec, base)
     holes = holes_of(plan, store)
     if len(holes) == len(plan.jobs):
         raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
-    return OfStudy(plan, store, holes, tables_of(plan, store, holes, show), python)
+    results, tables = Results(plan, store, holes), tables_job(plan, holes)
+    if store.has(tables.kind, tables.key):
+        return OfStudy(results, read_tables(store.get(tables.kind, tables.key)), python)
+    found = [question.tables(results) for question in COLOURING]
+    return OfStudy(results, {n: t for made in found for n, t in made.items() if t is not None}, python)

@@ -14,7 +14,7 @@ from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress
 from corewood.report.page import write_report
 from corewood.spec import StudySpec, read_study
-from corewood.store.store import META, Store
+from corewood.store.store import META, Entry, Store
 from corewood.study.engines import Engine, Event, engine
 from corewood.study.entries import write_data
 from corewood.study.job import Job
@@ -153,11 +153,6 @@ def tables_job(plan: Plan, holes: Mapping[str, str]) -> Job:
     return Job.make(TABLES, "tables", asked(plan, holes), every)
 
 
-def tables_of(plan: Plan, store: Store, holes: dict[str, str], listener: Listener = SILENT) -> Tables:
-    """Those of the store, collected once more where they are not there."""
-    return stored_tables(tables_job(plan, holes), plan, store, holes, listener)
-
-
 def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
     """What shapes the tables beside the jobs themselves."""
     rule = plan.spec.effective_size
@@ -209,7 +204,10 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
             for name, table in collect(plan, store, holes).items():
                 table.to_parquet(folder / f"{name}.parquet", index=False)
                 table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    entry = store.get(job.kind, job.key)
+    return read_tables(store.get(job.kind, job.key))
+
+
+def read_tables(entry: Entry) -> Tables:
     return {path.stem: pd.read_parquet(path) for path in sorted(entry.folder.glob("*.parquet"))}
 
 

@@ -1,7 +1,7 @@
 // A text, what the full model and what is open say of it, and which single unit would flip that.
 import { ask, follow, Refused, stop } from "./api.js";
 import { FLIPS, offer as offerColours } from "./colour.js";
-import { byId, groups, make, many, percent, points, speak } from "./dom.js";
+import { byId, groups, later, make, many, percent, points, speak } from "./dom.js";
 import { toggle } from "./grid.js";
 import { asked, change, hasText, isOpen, model, nameOf, on, state, texts } from "./state.js";
 
@@ -203,12 +203,11 @@ export async function firstExample() {
   await show(model.begin.number);
 }
 
-for (const [name, field] of Object.entries(fields)) {
-  let wait;
+const written = later(120, () => change({ first: fields.first.value, second: fields.second.value }));
+for (const field of Object.values(fields)) {
   field.addEventListener("input", () => {
     fit(field);
-    clearTimeout(wait);
-    wait = setTimeout(() => change({ [name]: field.value }), 120);
+    written();
   });
 }
 byId("case").addEventListener("change", () => another(1));
