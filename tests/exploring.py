@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import small
 import uvicorn
 
+from corewood.cli.exploring import listening
 from corewood.explore.room import Room
 from corewood.explore.server import make_app
 from corewood.explore.subject import OfStudy, Subject, subject_of_study
@@ -98,8 +98,7 @@ class Page:
 
 @contextmanager
 def served(subject: Subject) -> Iterator[Page]:
-    sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
+    sock = listening("127.0.0.1", 0)
     port = sock.getsockname()[1]
     app, room = make_app(subject, TOKEN, "127.0.0.1", port)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))

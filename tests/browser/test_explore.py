@@ -469,7 +469,7 @@ def test_a_slow_model_says_what_it_will_take(
 ) -> None:
     from corewood.explore import answers
 
-    monkeypatch.setattr(answers, "pace", lambda _model: 2.5)
+    monkeypatch.setattr(answers, "pace", lambda _model, _together: 2.5)
     with exploring.served(explored[1]) as served:
         page, complaints = opened(context, served.address)
         expect(page.locator("#notice")).to_have_text(re.compile("about 2.5 s for one answer.*smaller sample"))

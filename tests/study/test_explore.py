@@ -8,11 +8,13 @@ import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,11 @@ import pytest
 import small
 import tiny
 import torch
+import uvicorn
 from exploring import Page
 
 import corewood as cw
+from corewood.cli.exploring import listening, serve, study_subject
 from corewood.data.encode import words_of
 from corewood.evaluate.attention import merged, normed_attention_of
 from corewood.explore import answers, room
@@ -491,13 +495,27 @@ def test_the_command_prints_an_address_that_opens_and_ctrl_c_stops_it(tmp_path: 
     assert "Traceback" not in said
 
 
-def test_what_cannot_be_explored_is_told(tmp_path: Path) -> None:
-    from corewood.cli.exploring import listening, study_subject
+def test_letting_other_machines_in_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda _server, sockets: sockets[0].close())
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    subject = OneCheckpoint(str(tiny.checkpoint(tmp_path / "model")), None, None)
+    for host, shown in (("127.0.0.1", "127.0.0.1"), (".".join("0000"), "127.0.0.1")):
+        serve(subject, host, 0, open_browser=True)
+        out, err = capsys.readouterr()
+        assert re.fullmatch(rf"http://{re.escape(shown)}:\d+/\?token=[\w-]{{32}}\n", out)
+        assert opened.pop() == out.strip()
+        assert ("Warning" in err and "lets other machines reach this page" in err) == (host != "127.0.0.1")
 
+
+def test_what_cannot_be_explored_is_told(tmp_path: Path) -> None:
     path = small.write_study(tmp_path)
     with pytest.raises(cw.InputError, match="holds nothing of this study yet; run it first: corewood run"):
         study_subject(path, tmp_path / "empty", None, None)
     taken = listening("127.0.0.1", 0)
+    assert taken.proto == socket.IPPROTO_TCP  # else every answer waits 40 ms for more to send
     with pytest.raises(cw.InputError, match="--port 0 takes any free port"):
         listening("127.0.0.1", taken.getsockname()[1])
     taken.close()

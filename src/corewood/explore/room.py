@@ -12,7 +12,7 @@ import numpy as np
 from corewood.errors import InputError
 from corewood.explore import answers, keep
 from corewood.explore.asked import OfCases, OfExample, OfHead, OfMask, OfModel, OfText, Place, ToKeep
-from corewood.explore.sample import Part, begin, judged
+from corewood.explore.sample import STEP, Part, begin, judged
 from corewood.explore.subject import Preset, Subject
 from corewood.explore.worker import Steps, Worker
 from corewood.model.load import Model
@@ -29,17 +29,18 @@ class Room:
 
     def __init__(self, subject: Subject) -> None:
         self.subject, self.worker = subject, Worker()
-        self.models: OrderedDict[Place, tuple[Model, float]] = OrderedDict()
+        self.models: OrderedDict[Place, tuple[Model, dict[str, float]]] = OrderedDict()
         self.known: OrderedDict[Any, np.ndarray] = OrderedDict()
 
-    def paced(self, place: Place) -> tuple[Model, float]:
-        """A model, and the seconds that a text of usual length takes it."""
+    def paced(self, place: Place) -> tuple[Model, dict[str, float]]:
+        """A model, and the seconds that a text of usual length takes it: alone, and among others."""
         if place not in self.models:
             self.subject.check(place)
             while len(self.models) >= MODELS:
                 self.models.popitem(last=False)
             model = self.subject.read(place)
-            self.models[place] = model, answers.pace(model)
+            paces = {"alone": answers.pace(model, 1), "among": answers.pace(model, STEP)}
+            self.models[place] = model, {name: round(seconds, 6) for name, seconds in paces.items()}
         self.models.move_to_end(place)
         return self.models[place]
 
@@ -76,7 +77,7 @@ def describe(room: Room, asked: OfModel) -> Steps:
         "units": vars(model.units),
         "labels": list(model.labels),
         "longest": model.max_length,
-        "seconds": round(seconds, 6),
+        "seconds": seconds,
         "presets": [preset(one) for one in subject.presets(place, model.units)],
         "saved": [preset(Preset(name, "yours", mask)) for name, mask in keep.saved(subject, model.units).items()],
         "colourings": [asdict(one) for one in subject.colourings(place, model.units)],

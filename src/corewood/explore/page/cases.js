@@ -5,12 +5,11 @@ import { take } from "./sentence.js";
 import { asked, change, model, on, state } from "./state.js";
 
 const SAMPLES = [5, 10, 20, 50, 100];
-const PATIENCE = 20; // seconds: what takes longer waits to be asked for
+const PATIENCE = 60; // seconds: what takes longer waits to be asked for
 let shown = null;
 let only = ""; // the case whose examples are listed
 
-// about: batches of texts are a little quicker
-const seconds = (each) => model.seconds * model.cases.reduce((sum, { n }) => sum + Math.min(n, each), 0);
+const seconds = (each) => model.seconds.among * model.cases.reduce((sum, { n }) => sum + Math.min(n, each), 0);
 const inTime = (time) => (time < 1 ? "under a second" : time < 90 ? `about ${Math.ceil(time)} s` : `about ${Math.ceil(time / 60)} min`);
 
 function offer() {

@@ -40,8 +40,8 @@ async function load(wanted = {}) {
     if (!fits(state.head)) state.head = null;
     if (!subject.stand_ins.includes(state.ablate)) state.ablate = subject.stand_ins[0];
     if (!found.colourings.some(({ name }) => name === state.colour)) state.colour = "";
-    notice(found.seconds > SLOW ? `This model takes about ${found.seconds.toFixed(1)} s for one answer on this machine. Cases are judged on a smaller sample.` : "");
-    if (found.seconds > SLOW) state.each = Math.min(state.each, 5);
+    notice(found.seconds.alone > SLOW ? `This model takes about ${found.seconds.alone.toFixed(1)} s for one answer on this machine. Cases are judged on a smaller sample.` : "");
+    if (found.seconds.alone > SLOW) state.each = Math.min(state.each, 5);
     which();
     showTexts();
     tell("model");

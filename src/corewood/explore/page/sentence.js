@@ -102,7 +102,8 @@ async function searchFlips() {
   const bar = byId("flip-progress");
   bar.hidden = false;
   bar.value = 0;
-  byId("flips").textContent = model.seconds * state.mask.length > 5 ? `About ${Math.ceil(model.seconds * state.mask.length)} s with this model.` : "";
+  const seconds = model.seconds.among * state.mask.length;
+  byId("flips").textContent = seconds > 5 ? `About ${Math.ceil(seconds)} s with this model.` : "";
   try {
     const found = await follow("flips", { ...asked(), ...texts() }, (done, total) => (bar.value = done / total));
     if (!found) return;
