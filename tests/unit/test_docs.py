@@ -97,7 +97,9 @@ def test_every_chart_has_an_example_of_reading_it() -> None:
     assert all(text.strip().endswith(".") for text in (*GLOSSARY.values(), *READING.values()))
 
 
-@pytest.mark.parametrize("name", ["index", "start", "tutorial", "faq", "footguns", "study-file", "glossary", "charts"])
+@pytest.mark.parametrize(
+    "name", ["index", "start", "tutorial", "explore", "faq", "footguns", "study-file", "glossary", "charts"]
+)
 def test_lines_can_be_reviewed(name: str) -> None:
     code = False
     for number, line in enumerate((DOCS / f"{name}.md").read_text(encoding="utf-8").splitlines(), 1):

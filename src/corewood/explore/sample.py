@@ -23,7 +23,7 @@ from corewood.study.subnetwork import FULL
 
 STEP = 8  # texts that pass through the model before a click is looked at
 SHOWN = 12  # examples of a case that flipped
-SURE = 0.85  # of the right answer, about: so that clicks are seen to matter
+SURE = 0.95  # of the right answer, about: so that clicks are seen to matter
 DIGITS = 4
 
 

@@ -1,6 +1,6 @@
 // Where the picked head looks: words with lines between them, and the matrix.
 import { ask, Refused, stop } from "./api.js";
-import { between, line, onColours } from "./colour.js";
+import { green, line, onColours } from "./colour.js";
 import { byId, choices, draw, later, make, percent } from "./dom.js";
 import { asked, change, hasText, isOpen, model, on, state, texts, unitOf } from "./state.js";
 
@@ -12,7 +12,8 @@ let looked = -1; // the word whose lines are shown alone
 const fetchMap = later(60, async () => {
   const ready = hasText() && state.head;
   byId("no-attention").hidden = Boolean(ready);
-  byId("no-attention").textContent = state.head ? "There is no text yet: type one, or take an example." : "Pick a head: click it in the grid.";
+  const missing = state.head ? "There is no text yet: type one, or take an example." : "Pick a head: click it in the grid.";
+  byId("no-attention").textContent = missing;
   if (!ready) return hide("");
   const [layer, head] = state.head;
   const { normed, masked } = state;
@@ -59,13 +60,14 @@ function describe() {
   if (closed && state.masked) text += " It is closed: where it looks, nothing goes.";
   if (shown.of > shown.words.length) text += ` The first ${shown.words.length} of ${shown.of} words are shown.`;
   byId("attention-about").textContent = text;
-  byId("matrix").setAttribute("aria-label", `Attention of layer ${layer}, head ${head}, from each word to each. ${text}`);
+  byId("matrix").setAttribute("aria-label", `Attention of layer ${layer}, head ${head}, word by word. ${text}`);
 }
 
 function drawWords() {
   const word = (text, i, side) => {
     const from = side === "from";
-    const button = make("button", { class: `word ${kind(i)}`, text, tabindex: from && i === Math.max(looked, 0) ? 0 : -1, "data-word": i });
+    const tabindex = from && i === Math.max(looked, 0) ? 0 : -1; // one stop of the tab key
+    const button = make("button", { class: `word ${kind(i)}`, text, tabindex });
     if (from) {
       button.addEventListener("pointerenter", () => look(i));
       button.addEventListener("focus", () => look(i));
@@ -90,7 +92,8 @@ function drawLines() {
     row.forEach((value, to) => {
       if (value < FAINT * largest) return;
       const path = `M0 ${middle(from)} C${width / 2} ${middle(from)} ${width / 2} ${middle(to)} ${width} ${middle(to)}`;
-      threads.push(draw("path", { d: path, stroke: line(shown.sentence[from] === 1 ? 3 : 0), "stroke-opacity": (value / largest).toFixed(3) }));
+      const stroke = line(shown.sentence[from] === 1 ? 3 : 0);
+      threads.push(draw("path", { d: path, stroke, "stroke-opacity": (value / largest).toFixed(3) }));
     });
   });
   const svg = byId("threads");
@@ -118,15 +121,18 @@ function drawMatrix() {
   words.forEach((word, i) => {
     if (i % every) return;
     const place = cell * i + cell / 2;
-    parts.push(draw("text", { x: left - 5, y: left + place, "text-anchor": "end", "dominant-baseline": "central", class: i === looked ? "looked" : "", text: cut(word) }));
-    parts.push(draw("text", { transform: `translate(${left + place} ${left - 5}) rotate(-90)`, "dominant-baseline": "central", text: cut(word) }));
+    const usual = { "dominant-baseline": "central", text: cut(word) };
+    const beside = { x: left - 5, y: left + place, "text-anchor": "end", class: i === looked ? "looked" : "" };
+    parts.push(draw("text", { ...usual, ...beside }));
+    parts.push(draw("text", { ...usual, transform: `translate(${left + place} ${left - 5}) rotate(-90)` }));
   });
   shown.values.forEach((row, from) =>
     row.forEach((value, to) => {
       const title = draw("title", { text: `${words[from]} → ${words[to]}: ${said(value)}` });
-      const fill = between(["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"], value / largest);
-      parts.push(draw("rect", { x: left + cell * to, y: left + cell * from, width: cell - 0.5, height: cell - 0.5, fill, "data-from": from,
-        opacity: looked >= 0 && from !== looked ? 0.35 : 1 }, title));
+      const fill = green(value / largest);
+      const place = { x: left + cell * to, y: left + cell * from, width: cell - 0.5, height: cell - 0.5 };
+      const opacity = looked >= 0 && from !== looked ? 0.35 : 1;
+      parts.push(draw("rect", { ...place, fill, opacity, "data-from": from }, title));
     }));
   const svg = byId("matrix");
   svg.setAttribute("viewBox", `0 0 ${left + size} ${left + size}`);

@@ -10,7 +10,8 @@ let shown = null;
 let only = ""; // the case whose examples are listed
 
 const seconds = (each) => model.seconds.among * model.cases.reduce((sum, { n }) => sum + Math.min(n, each), 0);
-const inTime = (time) => (time < 1 ? "under a second" : time < 90 ? `about ${Math.ceil(time)} s` : `about ${Math.ceil(time / 60)} min`);
+const rounded = (time) => (time < 90 ? `${Math.ceil(time)} s` : `${Math.ceil(time / 60)} min`);
+const inTime = (time) => (time < 1 ? "under a second" : `about ${rounded(time)}`);
 
 function offer() {
   byId("cases-card").hidden = !model.cases.length;
@@ -56,6 +57,9 @@ async function judge() {
 
 const keyOf = ({ dataset, case: name }) => JSON.stringify([dataset, name]);
 
+// of a case: those listed are some of them
+const flipsOf = (found) => shown.flips.find((flip) => keyOf(flip) === keyOf(found))?.among ?? 0;
+
 function dot(kind, share, title) {
   const made = make("i", { class: `dot ${kind}`, title });
   made.style.left = `${100 * share}%`;
@@ -65,22 +69,25 @@ function dot(kind, share, title) {
 function row(found) {
   const { dataset, case: name, full, now, others, n } = found;
   const called = name === "all" ? dataset : name;
-  const flips = shown.flips.filter((one) => keyOf(one) === keyOf(found));
   const changed = now - full;
-  const track = make("div", { class: "track" }, ...Object.entries(others).map(([who, share]) => dot("other", share, `${who}: ${percent(share)}`)),
-    dot("full", full, `full model: ${percent(full)}`), dot("now", now, `what is open: ${percent(now)}`));
+  const beside = Object.entries(others).map(([who, share]) => dot("other", share, `${who}: ${percent(share)}`));
+  const own = [dot("full", full, `full model: ${percent(full)}`), dot("now", now, `what is open: ${percent(now)}`)];
+  const track = make("div", { class: "track" }, ...beside, ...own);
   const span = make("i", { class: "span" });
   span.style.left = `${100 * Math.min(full, now)}%`;
   span.style.width = `${100 * Math.abs(changed)}%`;
   track.prepend(span);
-  const button = make("button", { class: "case", text: called, "aria-pressed": only === keyOf(found), title: `${many(n, "example")}; ${flips[0]?.among ?? 0} flipped. Click for those`,
-    onclick: () => {
-      only = only === keyOf(found) ? "" : keyOf(found);
-      show();
-    } });
+  const chosen = only === keyOf(found);
+  const title = `${many(n, "example")}; ${flipsOf(found)} flipped. Click for those`;
+  const choose = () => {
+    only = chosen ? "" : keyOf(found);
+    show();
+  };
+  const button = make("button", { class: "case", text: called, "aria-pressed": chosen, title, onclick: choose });
   const kind = changed < -0.095 ? "lost" : changed > 0.095 ? "gained" : "";
-  return make("tr", { class: `${kind}${only === keyOf(found) ? " chosen" : ""}`, "data-case": called }, make("th", { scope: "row" }, button),
-    make("td", { class: "wide" }, track), make("td", { text: percent(full) }), make("td", { class: "now", text: percent(now) }));
+  const shares = [make("td", { text: percent(full) }), make("td", { class: "now", text: percent(now) })];
+  const cells = [make("td", { class: "wide" }, track), ...shares];
+  return make("tr", { class: `${kind}${chosen ? " chosen" : ""}` }, make("th", { scope: "row" }, button), ...cells);
 }
 
 function show() {
@@ -89,7 +96,7 @@ function show() {
   byId("cases").tBodies[0].replaceChildren(...shown.cases.map(row));
   byId("key-others").hidden = !shown.cases.some(({ others }) => Object.keys(others).length);
   const rows = shown.flips.filter((one) => !only || keyOf(one) === only);
-  const total = shown.cases.filter((one) => !only || keyOf(one) === only).reduce((sum, one) => sum + (shown.flips.find((flip) => keyOf(flip) === keyOf(one))?.among ?? 0), 0);
+  const total = shown.cases.filter((one) => !only || keyOf(one) === only).reduce((sum, one) => sum + flipsOf(one), 0);
   const where = only ? ` of “${JSON.parse(only)[1] === "all" ? JSON.parse(only)[0] : JSON.parse(only)[1]}”` : "";
   byId("flipped-title").textContent = total ? `${many(total, "example")}${where} flipped` : `No example${where} flipped`;
   const sorted = only ? rows : spread(rows);
@@ -111,7 +118,8 @@ function item(found) {
   const { dataset, case: name, example, first, second, gold, full, now } = found;
   const says = (who, { answer, chance }) => {
     const right = answer === gold;
-    return make("div", { class: right ? "right" : "wrong" }, make("dt", { text: who }), make("dd", { text: `${right ? "✓" : "✗"} ${answer} ${percent(chance)}` }));
+    const said = make("dd", { text: `${right ? "✓" : "✗"} ${answer} ${percent(chance)}` });
+    return make("div", { class: right ? "right" : "wrong" }, make("dt", { text: who }), said);
   };
   const texts = [first, second].filter((text) => text !== undefined).map((text) => make("span", { class: "text", text }));
   const button = make("button", { class: "example", title: "Look at this example",

@@ -18,13 +18,15 @@ export const line = (place, dark) => shade(palette.lines[place % palette.lines.l
 const parse = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
 // 0 to 1 along some colours
-export function between(colours, share, dark = isDark()) {
+function between(colours, share, dark = isDark()) {
   const stops = colours.map((colour) => parse(shade(colour, dark)));
   const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
   const [low, part] = [Math.min(Math.floor(at), stops.length - 2), at % 1 || (at === stops.length - 1 ? 1 : 0)];
   const mixed = stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * part));
   return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
+
+export const green = (share, dark) => between(palette.greens, share, dark);
 
 // The colouring that is chosen, with its numbers; null where units are plainly open or closed.
 export function colouring() {
@@ -48,7 +50,7 @@ export function tones(found, dark = isDark()) {
     if (value === null) return null;
     if (found.kind === "named") return value === "spread out" ? shade("#9aa59e", dark) : line(names.indexOf(value), dark);
     if (found.kind === "signed") return between(palette.diverging, 0.5 + value / most / 2, dark);
-    return between(palette.greens, 0.12 + (0.88 * value) / most, dark);
+    return green(0.12 + (0.88 * value) / most, dark);
   });
 }
 
@@ -68,13 +70,15 @@ export function legend(found, dark = isDark()) {
   if (found.kind === "named") {
     const all = tones(found, dark);
     const steps = new Map(found.values.map((value, unit) => [value, all[unit]]).filter(([value]) => value !== null));
-    return { says: found.says, steps: [...steps].map(([text, colour]) => [colour, text]).sort((a, b) => (a[1] < b[1] ? -1 : 1)) };
+    const sorted = [...steps].map(([text, colour]) => [colour, text]).sort((a, b) => (a[1] < b[1] ? -1 : 1));
+    return { says: found.says, steps: sorted };
   }
   const signed = found.kind === "signed";
   const marks = signed ? [-1, -0.5, 0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
   const colours = tones({ ...found, values: marks.map((mark) => mark * most) }, dark);
-  const said = (mark) => inWords({ ...found, values: [mark * most] }, 0);
-  return { says: found.says, steps: marks.map((mark, i) => [colours[i], i === 0 || i === 4 || (signed && i === 2) ? said(mark) : ""]), scale: true };
+  const ends = signed ? [0, 2, 4] : [0, 4];
+  const said = (mark, i) => (ends.includes(i) ? inWords({ ...found, values: [mark * most] }, 0) : "");
+  return { says: found.says, steps: marks.map((mark, i) => [colours[i], said(mark, i)]), scale: true };
 }
 
 function showLegend() {

@@ -57,7 +57,8 @@ function paint() {
     if (all[unit]) cell.style.setProperty("--tone", all[unit]);
     else cell.style.removeProperty("--tone");
     cell.setAttribute("aria-pressed", open);
-    cell.setAttribute("aria-label", `${name}, ${open ? "open" : "closed"}${told ? `. ${told}` : ""}${flips.has(unit) ? ". A click flips the answer" : ""}`);
+    const says = [`${name}, ${open ? "open" : "closed"}`, told, flips.has(unit) ? "A click flips the answer" : ""];
+    cell.setAttribute("aria-label", says.filter(Boolean).join(". "));
     cell.title = `${nameOf(unit)} ${open ? "open" : "closed"}${told ? `\n${told}` : ""}`;
   });
   byId("undo").disabled = !canUndo();

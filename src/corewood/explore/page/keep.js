@@ -46,7 +46,8 @@ byId("save").addEventListener("click", () => telling(async () => {
 byId("name").addEventListener("keydown", (event) => event.key === "Enter" && byId("save").click());
 
 byId("link").addEventListener("click", () => {
-  copy(location.origin + location.pathname + address(), "Link copied: it restores all that is shown, as long as this server runs at this address.");
+  const done = "Link copied: it restores all that is shown, as long as this server runs at this address.";
+  copy(location.origin + location.pathname + address(), done);
 });
 
 byId("python").addEventListener("click", () => telling(async () => {
@@ -60,44 +61,61 @@ byId("python").addEventListener("click", () => telling(async () => {
 // ---- the picture: always on white paper
 
 const CELL = 26;
+const [LEFT, TOP, STEP] = [44, 56, CELL + 4];
+const SMALL = { "font-size": 11 };
+const write = (x, y, text, more = SMALL) => draw("text", { x, y, fill: "#22302a", ...more, text });
+
+// open: a full square; closed: a small one in a dashed frame
+function unitAt(x, y, width, open, tone) {
+  const frame = { x, y, width, height: CELL, rx: 4, stroke: "#9aa59e" };
+  if (open) return [draw("rect", { ...frame, fill: tone, "stroke-width": 0.5 })];
+  const inner = { x: x + width / 2 - 4, y: y + CELL / 2 - 4, width: 8, height: 8, rx: 2 };
+  return [draw("rect", { ...frame, fill: "none", "stroke-dasharray": "2 2" }), draw("rect", { ...inner, fill: tone })];
+}
+
+function unitsOf(found) {
+  const { layers, heads: across } = model.units;
+  const all = found ? tones(found, false) : [];
+  return [...state.mask].flatMap((_, unit) => {
+    const mlp = unit >= heads();
+    const x = LEFT + (mlp ? across * STEP + 10 : (unit % across) * STEP);
+    const y = TOP + (layers - 1 - layerOf(unit)) * STEP;
+    return unitAt(x, y, mlp ? 2 * CELL : CELL, isOpen(unit), all[unit] ?? (found ? "#d9ded9" : "#1f5d3f"));
+  });
+}
+
+function namesOf(bottom) {
+  const { layers, heads: across } = model.units;
+  const middle = { ...SMALL, "text-anchor": "middle" };
+  const rows = [...Array(layers).keys()].map((layer) =>
+    write(LEFT - 10, TOP + (layers - 1 - layer) * STEP + CELL / 2 + 4, layer, { ...SMALL, "text-anchor": "end" }));
+  const columns = [...Array(across).keys()].map((head) => write(LEFT + head * STEP + CELL / 2, bottom + 12, head, middle));
+  return [...rows, ...columns, write(LEFT + across * STEP + 10 + CELL, bottom + 12, "MLP", middle)];
+}
+
 function picture() {
   const { layers, heads: across } = model.units;
-  const [left, top, step] = [44, 56, CELL + 4];
-  const found = colouring();
-  const all = found ? tones(found, false) : [];
-  const parts = [];
-  const write = (x, y, text, more = {}) => parts.push(draw("text", { x, y, fill: "#22302a", ...more, text }));
+  const [found, bottom] = [colouring(), TOP + layers * STEP];
   const open = [...state.mask].filter((unit) => unit === "1").length;
-  write(left, 20, `${document.title.replace(" · Corewood explore", "")}`, { "font-size": 14, "font-weight": "bold" });
-  write(left, 38, `${open} of ${many(state.mask.length, "unit")} open${model.steps.length > 1 ? `, step ${state.place.step}` : ""}`, { "font-size": 11 });
-  for (let unit = 0; unit < state.mask.length; unit++) {
-    const [layer, mlp] = [layerOf(unit), unit >= heads()];
-    const x = left + (mlp ? across * step + 10 : (unit % across) * step);
-    const y = top + (layers - 1 - layer) * step;
-    const tone = all[unit] ?? (found ? "#d9ded9" : "#1f5d3f");
-    const width = mlp ? 2 * CELL : CELL;
-    if (isOpen(unit)) parts.push(draw("rect", { x, y, width, height: CELL, rx: 4, fill: tone, stroke: "#9aa59e", "stroke-width": 0.5 }));
-    else {
-      parts.push(draw("rect", { x: x + 0.5, y: y + 0.5, width: width - 1, height: CELL - 1, rx: 4, fill: "none", stroke: "#9aa59e", "stroke-dasharray": "2 2" }));
-      parts.push(draw("rect", { x: x + width / 2 - 4, y: y + CELL / 2 - 4, width: 8, height: 8, rx: 2, fill: found ? tone : "#9aa59e" }));
-    }
-  }
-  for (let layer = 0; layer < layers; layer++) write(left - 10, top + (layers - 1 - layer) * step + CELL / 2 + 4, layer, { "text-anchor": "end", "font-size": 11 });
-  const bottom = top + layers * step;
-  for (let head = 0; head < across; head++) write(left + head * step + CELL / 2, bottom + 12, head, { "text-anchor": "middle", "font-size": 11 });
-  write(left + across * step + 10 + CELL, bottom + 12, "MLP", { "text-anchor": "middle", "font-size": 11 });
-  const key = legend(found, false);
-  write(left, bottom + 36, key.says, { "font-size": 11 });
-  let x = left;
-  for (const [colour, text] of key.steps) {
-    parts.push(draw("rect", { x, y: bottom + 44, width: 16, height: 12, fill: colour }));
-    if (text) write(x + 20, bottom + 54, text, { "font-size": 11 });
+  const step = model.steps.length > 1 ? `, step ${state.place.step}` : "";
+  const parts = [
+    write(LEFT, 20, byId("title").textContent, { "font-size": 14, "font-weight": "bold" }),
+    write(LEFT, 38, `${open} of ${many(state.mask.length, "unit")} open${step}`),
+    ...unitsOf(found),
+    ...namesOf(bottom),
+  ];
+  const { says, steps } = legend(found, false);
+  parts.push(write(LEFT, bottom + 36, says));
+  let x = LEFT;
+  for (const [fill, text] of steps) {
+    parts.push(draw("rect", { x, y: bottom + 44, width: 16, height: 12, fill }), write(x + 20, bottom + 54, text));
     x += text ? 30 + 6.2 * text.length : 18;
   }
-  const width = Math.max(left + across * step + 10 + 2 * CELL + 16, x + 8);
+  const width = Math.max(LEFT + across * STEP + 10 + 2 * CELL + 16, x + 8, LEFT + 8 * byId("title").textContent.length);
   const height = bottom + (found ? 68 : 28);
-  const svg = draw("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "Helvetica, Arial, sans-serif" },
-    draw("rect", { width, height, fill: "white" }), ...parts);
+  const page = { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height };
+  const paper = draw("rect", { width, height, fill: "white" });
+  const svg = draw("svg", { ...page, "font-family": "Helvetica, Arial, sans-serif" }, paper, ...parts);
   return { text: new XMLSerializer().serializeToString(svg), width, height };
 }
 

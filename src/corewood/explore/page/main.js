@@ -40,7 +40,8 @@ async function load(wanted = {}) {
     if (!fits(state.head)) state.head = null;
     if (!subject.stand_ins.includes(state.ablate)) state.ablate = subject.stand_ins[0];
     if (!found.colourings.some(({ name }) => name === state.colour)) state.colour = "";
-    notice(found.seconds.alone > SLOW ? `This model takes about ${found.seconds.alone.toFixed(1)} s for one answer on this machine. Cases are judged on a smaller sample.` : "");
+    const slow = `This model takes about ${found.seconds.alone.toFixed(1)} s for one answer on this machine.`;
+    notice(found.seconds.alone > SLOW ? `${slow} Cases are judged on a smaller sample.` : "");
     if (found.seconds.alone > SLOW) state.each = Math.min(state.each, 5);
     which();
     showTexts();

@@ -5,6 +5,8 @@ import { byId, groups, later, make, many, percent, points, speak } from "./dom.j
 import { toggle } from "./grid.js";
 import { asked, change, hasText, isOpen, model, nameOf, on, state, texts } from "./state.js";
 
+const NO_TEXT = "Type a sentence, or take an example: then every click shows here what it does.";
+const CHIPS = 16; // units that flip the answer, as buttons
 const TIMES = 50; // clicks that the median is of
 const fields = { first: byId("first"), second: byId("second") };
 let shown = null; // the answer on the page
@@ -19,8 +21,7 @@ async function answer(changed) {
   const empty = !hasText();
   byId("no-text").hidden = !empty;
   byId("answers").hidden = empty || !shown;
-  byId("no-text").textContent =
-    model.pair && state.first.trim() ? "This task has two sentences: type the second, too." : "Type a sentence, or take an example: then every click shows here what it does.";
+  byId("no-text").textContent = model.pair && state.first.trim() ? "This task has two sentences: type the second, too." : NO_TEXT;
   if (empty) {
     stop("answer");
     shown = traced = null;
@@ -77,11 +78,12 @@ function showAnswer() {
   bars("bars-now", now, traced?.now, turned);
   byId("flipped").hidden = !turned;
   const said = (chances, i) => (chances.length === 1 ? chances[0].toFixed(3) : `${classes[i]}, ${percent(chances[i])}`);
-  let text = turned ? `Flipped: the full model says ${said(full, whole)}; what is open says ${said(now, open)}.` : `Both say ${classes[open]}.`;
+  const flip = `Flipped: the full model says ${said(full, whole)}; what is open says ${said(now, open)}.`;
+  let text = turned ? flip : `Both say ${classes[open]}.`;
   if (now.length === 1) text = `The full model gives ${said(full, 0)}, what is open ${said(now, 0)}.`;
   if (traced && best(traced.now) !== open) text += ` Before this click it was ${said(traced.now, best(traced.now))}.`;
   if (cut) text += ` The text is longer than the model reads: it was cut to ${many(cut, "token")}.`;
-  byId("verdict").textContent = text;
+  byId("verdict").textContent = text.replaceAll(" %", "\u00a0%");
   byId("answers").dataset.tokens = tokens;
   byId("answers").dataset.logits = JSON.stringify(shown.logits);
   if (traced) speak(text);
@@ -122,8 +124,10 @@ async function searchFlips() {
 }
 
 function showFlips({ answer, changes, flips }) {
-  const chip = ({ unit, answer: then }) =>
-    make("button", { class: "chip", text: `${isOpen(unit) ? "close" : "open"} ${nameOf(unit)}`, title: `then: ${then}, ${points(changes[unit])}`, onclick: () => toggle(unit) });
+  const chip = ({ unit, answer: then }) => {
+    const text = `${isOpen(unit) ? "close" : "open"} ${nameOf(unit)}`;
+    return make("button", { class: "chip", text, title: `then: ${then}, ${points(changes[unit])}`, onclick: () => toggle(unit) });
+  };
   const strongest = changes.reduce((best, value, unit) => (Math.abs(value) > Math.abs(changes[best]) ? unit : best), 0);
   if (!flips.length) {
     const also = `No single click flips “${answer}”. The strongest is ${nameOf(strongest)}, ${points(changes[strongest])}: `;
@@ -131,8 +135,10 @@ function showFlips({ answer, changes, flips }) {
     return;
   }
   const sorted = [...flips].sort((a, b) => changes[a.unit] - changes[b.unit]);
-  const text = `${flips.length === 1 ? "One click flips" : `${flips.length} single clicks flip`} “${answer}”; the grid shows what each would do.`;
-  byId("flips").replaceChildren(make("p", { text }), ...sorted.slice(0, 16).map(chip), sorted.length > 16 ? ` and ${sorted.length - 16} more` : "");
+  const count = flips.length === 1 ? "One click flips" : `${flips.length} single clicks flip`;
+  const text = `${count} “${answer}”; the grid shows what each would do.`;
+  const more = sorted.length > CHIPS ? ` and ${sorted.length - CHIPS} more` : "";
+  byId("flips").replaceChildren(make("p", { text }), ...sorted.slice(0, CHIPS).map(chip), more);
 }
 
 // what was found holds for the text and the mask it was found with
@@ -158,7 +164,8 @@ export function showTexts() {
     fit(field);
   }
   if (example && (example.first !== state.first || (example.second ?? "") !== state.second)) example = null;
-  byId("gold").textContent = example ? `From “${example.case === "all" ? example.dataset : example.case}”. The right answer: ${example.gold}.` : "";
+  const from = example?.case === "all" ? example.dataset : example?.case;
+  byId("gold").textContent = example ? `From “${from}”. The right answer: ${example.gold}.` : "";
 }
 
 export function take(found) {

@@ -14,7 +14,8 @@ async function count() {
   byId("size-units").textContent = `${found.units} of ${layers * (heads + 1)}`;
   byId("size-heads").textContent = `${found.heads} heads, ${found.mlps} MLPs`;
   byId("size-parameters").textContent = millions(found.encoder_parameters);
-  byId("size-all").textContent = `${share(found.encoder_share)} of ${millions(model.units.encoder_parameters)}; with embeddings ${millions(found.all_parameters)}`;
+  const whole = `with embeddings ${millions(found.all_parameters)}`;
+  byId("size-all").textContent = `${share(found.encoder_share)} of ${millions(model.units.encoder_parameters)}; ${whole}`;
 }
 
 // once clicks have paused: it takes a few runs
