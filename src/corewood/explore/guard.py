@@ -11,11 +11,11 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 Message = MutableMapping[str, Any]
@@ -115,11 +115,7 @@ class Guard:
         return None
 
     def given(self, headers: Headers) -> str:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
+        return cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
 
 
 def refused(status: int, why: str) -> Response:

@@ -52,6 +52,7 @@ class Preset:
     mask: Mask
     about: str = ""
     step: int | None = None  # where it was found, if not at the last checkpoint
+    ablate: Ablation | None = None  # what its closed units gave in the study
 
 
 class Subject(ABC):
@@ -183,8 +184,9 @@ class OfStudy(Subject):
         found = []
         for row in self.rows(place):
             mask, step = self.results.mask(row), None if row.checkpoint == last else row.checkpoint
-            group = "over training" if row.question != PRUNE else row.way
-            found.append(Preset(row.name, group, mask, f"{100 * mask.sparsity:.0f} % removed", step))
+            group = row.way if row.question == PRUNE else row.question.replace("_", " ")
+            stand_in = row.stand_in if row.stand_in in self.stand_ins else None
+            found.append(Preset(row.name, group, mask, f"{100 * mask.sparsity:.0f} % removed", step, stand_in))
         return [*self.core(place, units), *found]
 
     def core(self, place: Place, units: Units) -> list[Preset]:

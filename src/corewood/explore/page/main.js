@@ -111,6 +111,7 @@ async function begin() {
   state.ablate = subject.stand_ins[0];
   await load(there ? wanted : {});
   on(["place"], () => load());
+  on(["ablate"], () => (byId("ablate").value = state.ablate));
   on(Object.keys(state), keepAddress);
   document.body.dataset.ready = "";
 }

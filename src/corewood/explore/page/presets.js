@@ -25,17 +25,17 @@ function offer() {
 function recognise() {
   const all = every();
   const chosen = all[select.value];
-  const here = (one) => one.mask === state.mask && (one.step ?? last()) === state.place.step;
+  const here = (one) => one.mask === state.mask;
   const place = chosen && here(chosen) ? Number(select.value) : all.findIndex(here);
   select.value = place < 0 ? "" : place;
   byId("preset-about").textContent = place < 0 ? "" : all[place].group === "core" || !place ? all[place].about : "";
 }
-const last = () => model.steps.at(-1);
 
 select.addEventListener("change", () => {
   const one = every()[select.value];
   if (!one) return;
-  setMask(one.mask, (one.step ?? last()) === state.place.step ? {} : { place: { ...state.place, step: one.step ?? last() } });
+  const place = { ...state.place, step: one.step ?? state.place.step };
+  setMask(one.mask, { place, ablate: one.ablate ?? state.ablate });
 });
 
 // as many heads and as many MLPs as are open now
