@@ -98,7 +98,7 @@ def test_every_chart_has_an_example_of_reading_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["index", "start", "tutorial", "faq", "footguns", "study-file", "glossary", "charts", "export"]
+    "name", ["index", "start", "tutorial", "explore", "export", "faq", "footguns", "study-file", "glossary", "charts"]
 )
 def test_lines_can_be_reviewed(name: str) -> None:
     code = False

@@ -21,7 +21,8 @@ ALLOWED = {
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},
     "study": {*FLOW, *GROUND, "store"},
     "ship": {*FLOW, *GROUND, "store", "study"},
-    "cli": {*FLOW, *GROUND, "store", "study", "ship"},
+    "explore": {*FLOW, *GROUND, "store", "study"},
+    "cli": {*FLOW, *GROUND, "store", "study", "ship", "explore"},
 }
 
 

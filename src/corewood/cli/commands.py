@@ -304,6 +304,33 @@ def export(
     export_from(spec, study.parent, store, (subnetwork, task, tuning), out, wanted, voice)
 
 
+@app.command(epilog=example("corewood explore mine.yaml", "corewood explore path/to/checkpoint --port 8000 --no-browser"))
+def explore(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="STUDY|CHECKPOINT", help="A study file that has been run, or a classifier.", show_default=False),
+    ],
+    store: StoreFolder = STORE,
+    preset: Presets = None,
+    change: Changes = None,
+    classes: Annotated[str | None, typer.Option(help="Of a checkpoint: names of its classes in order, if it has none.")] = None,
+    pad_token: Annotated[str | None, typer.Option(help="Of a checkpoint: for decoders whose tokenizer has none.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is; 0: any free port.")] = 0,
+    host: Annotated[str, typer.Option(help="Another address lets other machines in.")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Open a page on this machine where heads are clicked on and off, and watch what the model does. Ctrl-C stops it."""
+    study = Path(what).suffix.lower() in (".yaml", ".yml")
+    Voice().first(f"Reading {what} and what is in the store" if study else f"Loading {what}")
+    from corewood.cli.exploring import checkpoint_subject, serve, study_subject
+
+    if study:
+        subject = study_subject(Path(what), store, change, preset)
+    else:
+        subject = checkpoint_subject(what, words_of(classes), pad_token)
+    serve(subject, host, port, browser)
+
+
 @app.command(epilog=example("corewood compare one.yaml other.yaml", "corewood compare one.yaml one.yaml --set-b ablate=zero"))
 def compare(
     one: Annotated[Path, typer.Argument(help="A study file that has been run.", show_default=False)],

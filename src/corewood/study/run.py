@@ -14,7 +14,7 @@ from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress
 from corewood.report.page import write_report
 from corewood.spec import StudySpec, read_study
-from corewood.store.store import META, Store
+from corewood.store.store import META, Entry, Store
 from corewood.study.engines import Engine, Event, engine
 from corewood.study.entries import write_data
 from corewood.study.job import Job
@@ -142,11 +142,15 @@ def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener |
 
 def finish(plan: Plan, store: Store, holes: dict[str, str], listener: Listener, started: float, computed: int = 0) -> Outcome:
     """Tables and report; both are entries of the store like any other."""
-    every = {job.key: job for job in [*plan.data.values(), *plan.jobs.values()]}
-    job = Job.make(TABLES, "tables", asked(plan, holes), every)
+    job = tables_job(plan, holes)
     tables = stored_tables(job, plan, store, holes, listener)
     report = stored_report(job, plan, store, tables, listener)
     return Outcome(plan, tables, report, store, holes, time.monotonic() - started, computed)
+
+
+def tables_job(plan: Plan, holes: Mapping[str, str]) -> Job:
+    every = {job.key: job for job in [*plan.data.values(), *plan.jobs.values()]}
+    return Job.make(TABLES, "tables", asked(plan, holes), every)
 
 
 def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
@@ -200,7 +204,10 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
             for name, table in collect(plan, store, holes).items():
                 table.to_parquet(folder / f"{name}.parquet", index=False)
                 table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-    entry = store.get(job.kind, job.key)
+    return read_tables(store.get(job.kind, job.key))
+
+
+def read_tables(entry: Entry) -> Tables:
     return {path.stem: pd.read_parquet(path) for path in sorted(entry.folder.glob("*.parquet"))}
 
 
