@@ -26,7 +26,7 @@ from corewood.model.slim import slim
 from corewood.model.zeroed import zeroed
 from corewood.ship import export as exporting
 from corewood.ship import onnx_file
-from corewood.ship.judge import Judged, check_same, finding, moved
+from corewood.ship.judge import Judged, cases_table, check_same, finding, moved
 from corewood.ship.onnx_file import DYNAMO, TORCHSCRIPT, File, write_onnx
 from corewood.ship.origin import base_of
 from corewood.spec import Ablation
@@ -266,26 +266,41 @@ def test_a_file_that_answers_otherwise_is_not_shipped(model: cw.Model, tmp_path:
 
 
 def test_what_int8_moves_is_said_loudly() -> None:
-    """Made up: one case falls from 50 to 34 of 100, all others and validation stand still."""
+    """Made up: one case falls from 50 to 34 of 100, one from 40 to 30, the third and validation stand still."""
     split = cw.task(
         validation={"text": [f"v{i}" for i in range(100)], "label": ["a", "b"] * 50},
-        challenge={"hard": {"text": [f"c{i}" for i in range(200)], "label": ["a"] * 200, "case": ["x"] * 100 + ["y"] * 100}},
+        challenge={
+            "hard": {
+                "text": [f"c{i}" for i in range(300)],
+                "label": ["a"] * 300,
+                "case": [c for c in "xyz" for _ in range(100)],
+            }
+        },
         case="case",
     )
     gold = [split.validation.gold, split.challenge["hard"].gold]
     right = [np.eye(2)[g] for g in gold]
     before = [right[0].copy(), right[1].copy()]
     before[1][150:200] = before[1][150:200, ::-1]  # y: half of it is right
+    before[1][240:300] = before[1][240:300, ::-1]  # z: less than half
     after = [right[0].copy(), before[1].copy()]
     after[1][100:116] = after[1][100:116, ::-1]
+    after[1][200:210] = after[1][200:210, ::-1]
     sets = [
         Judged("validation", "in-domain", split.validation, None, before[0], before[0]),  # type: ignore[arg-type]
         Judged("hard", "challenge", split.challenge["hard"], None, before[1], before[1]),  # type: ignore[arg-type]
     ]
-    said = finding(moved(sets, ("a", "b"), before, after))
-    assert said == "int8 loses “y” 50.0 to 34.0 %, while validation stands still (100.0 to 100.0 %)."
-    assert "no case by five points" in finding(moved(sets, ("a", "b"), before, before))
-    with pytest.raises(CorewoodError, match="answers 16 of 200 examples of hard otherwise"):
+    table = moved(sets, ("a", "b"), before, after).set_index("case")
+    assert table["verdict"].to_dict() == {"all": "kept", "x": "kept", "y": "lost"}  # of z, less than half was there to lose
+
+    def said(now: list[np.ndarray], new: list[np.ndarray]) -> str:
+        return finding(cases_table(sets, ("a", "b"), {"file": now, "int8": new}))
+
+    stands = "validation stands still (100.0 to 100.0 %)."
+    assert said(before, after) == f"int8 loses “y” 50.0 to 34.0 %, “z” 40.0 to 30.0 %, while {stands}"
+    assert said(after, before) == f"int8 raises “z” 30.0 to 40.0 %, “y” 34.0 to 50.0 %, while {stands}"
+    assert said(before, before) == f"int8 moves no case by five points; at worst “x” 100.0 to 100.0 %; {stands}"
+    with pytest.raises(CorewoodError, match="answers 26 of 300 examples of hard otherwise"):
         check_same(sets[1], after[1], ("a", "b"), "file")
 
 
