@@ -1,0 +1,82 @@
+"""Reading what others wrote: files that may be anything, and text that may hold anything. Each has an end, and each problem is
+an InputError that says what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from corewood.errors import InputError
+
+LONGEST_NAME = 255  # bytes of one part of a path, on every file system in use
+SHOWN = 200  # characters of another library's complaint, or of a value, that a message holds
+
+
+def why(problem: BaseException) -> str:
+    """The first line of what another library says, as a part of a sentence; what it is, where it says nothing."""
+    if isinstance(problem, RecursionError):
+        return "nested too deeply"
+    if isinstance(problem, MemoryError):
+        return "more than the memory holds"
+    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem).strip()
+    first = (said.splitlines() or [""])[0]
+    return shortened(first) if first and not isinstance(problem, KeyError) else f"{type(problem).__name__} {first}".strip()
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}\u2026"
+
+
+def lone_surrogate(text: str) -> bool:
+    """Half a character, which UTF-8 cannot write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def place(given: str | Path, base: Path | None = None, key: str = "") -> Path:
+    """A path as a user writes it, relative to `base`, that the system can at least look for."""
+    who = f"{key}: " if key else ""
+    try:
+        path = (base or Path()) / Path(given).expanduser()
+    except RuntimeError:  # ~nosuchuser
+        raise InputError(f"{who}{given}: there is no such user's folder; write the path in full") from None
+    if "\0" in str(path) or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        raise InputError(
+            f"{who}{shortened(repr(str(given)))}: no file can have this name; parts have {LONGEST_NAME} bytes at most"
+        )
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as problem:
+        raise InputError(f"{who}{shortened(str(path))}: cannot be looked at ({why(problem)})") from None
+    return path
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """Of a regular file: a pipe or a device may have no end. `most`: bytes at the most."""
+    try:
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "there is no such file"
+            raise InputError(f"{path}: {what}; give a file")
+        size = path.stat().st_size
+        if most is not None and size > most:
+            raise InputError(f"{path}: has {size:,} bytes, and {most:,} are the most that such a file may have")
+        return path.read_bytes()
+    except OSError as problem:
+        why_not = f"cannot be read ({why(problem)}); check the path, its permissions and format"
+        raise InputError(f"{path}: {why_not}") from None
+
+
+def parse_json(text: str | bytes, who: str, hint: str = "") -> Any:
+    """`who` is the file, and the line where there are several; `hint` says what is expected."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError, MemoryError) as problem:  # a number of 5,000 digits is a plain ValueError
+        said = problem.msg if isinstance(problem, json.JSONDecodeError) else why(problem)
+        raise InputError(f"{who}is not JSON ({said}){hint}") from None
