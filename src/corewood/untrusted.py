@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,16 @@ def shortened(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}\u2026"
 
 
+# what a terminal obeys instead of showing: control characters but tab and newline, and what turns the direction of writing;
+# half characters no stream can write
+HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """With a picture in the place of each character that a terminal would obey: no name can clear the screen, or hide."""
+    return HIDDEN.sub(lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd", text)
+
+
 def lone_surrogate(text: str) -> bool:
     """Half a character, which UTF-8 cannot write."""
     try:
@@ -38,7 +49,7 @@ def lone_surrogate(text: str) -> bool:
     return False
 
 
-def place(given: str | Path, base: Path | None = None, key: str = "") -> Path:
+def user_path(given: str | Path, base: Path | None = None, key: str = "") -> Path:
     """A path as a user writes it, relative to `base`, that the system can at least look for."""
     who = f"{key}: " if key else ""
     try:
@@ -63,14 +74,13 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     try:
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "there is no such file"
-            raise InputError(f"{path}: {what}; give a file")
+            raise InputError(f"{path}: cannot be read ({what}); check the path, its permissions and format")
         size = path.stat().st_size
         if most is not None and size > most:
             raise InputError(f"{path}: has {size:,} bytes, and {most:,} are the most that such a file may have")
         return path.read_bytes()
     except OSError as problem:
-        why_not = f"cannot be read ({why(problem)}); check the path, its permissions and format"
-        raise InputError(f"{path}: {why_not}") from None
+        raise InputError(f"{path}: cannot be read ({why(problem)}); check the path, its permissions and format") from None
 
 
 def parse_json(text: str | bytes, who: str, hint: str = "") -> Any:

@@ -189,8 +189,8 @@ def check_fit(net: PreTrainedModel, info: Mapping[str, Any], name: str, new_head
     other = [said for said in other if not new_head or said.partition(":")[0] in own]
     if other:
         raise InputError(
-            f"model {name}: {len(other)} of its tensors have other shapes than its config.json says ({several(other)}), and would "
-            "be drawn by chance; config.json and weights are of two models"
+            f"model {name}: {len(other)} of its tensors have other shapes than its config.json says ({several(other)}), and "
+            "would be drawn by chance; config.json and weights are of two models"
         )
     check_depth(net, info["unexpected_keys"], name)
     if missing and not new_head:

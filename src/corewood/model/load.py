@@ -27,7 +27,7 @@ from corewood.model.checkpoint import read_tokenizer as read_tokenizer
 from corewood.model.families import Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
-from corewood.untrusted import place
+from corewood.untrusted import user_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -139,7 +139,7 @@ def resolve(checkpoint: str, base: Path | None = None) -> str:
     """A folder as given (relative to `base`), the embedded model's folder, or a hub id."""
     if checkpoint == "minilm":
         return str(minilm_folder())
-    folder = place(checkpoint, base, "model")
+    folder = user_path(checkpoint, base, "model")
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder}: no config.json there, so this is not a model's folder")

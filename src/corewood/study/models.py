@@ -40,6 +40,7 @@ from corewood.untrusted import why
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 IN_DOMAIN, IN_DOMAIN_TOO, CHALLENGE = "in-domain", "in-domain too", "challenge"
 WATCH = "watch "  # before the datasets that a fine-tuning judges its model on
+MOST_JOBS = 50_000
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
 
 
@@ -169,6 +170,11 @@ class ModelPlan:
         self, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1, **local: Any
     ) -> Job:
         """A job that two parts ask for is one job."""
+        if len(self.jobs) >= MOST_JOBS:
+            raise InputError(
+                f"this study stands for more than {MOST_JOBS:,} jobs, which is more than it can be planned for; ask for fewer "
+                "seeds, sparsities, draws or checkpoints, or make several studies of it: they share what they have in common"
+            )
         job = Job.make(kind, f"{self.who}{title}", params, inputs, {**self.local, **local}, work)
         return self.jobs.setdefault(job.key, job)
 
