@@ -103,13 +103,16 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=False)
         if pad_token is not None:
             tokenizer.pad_token = pad_token
-        known, padding = tokenizer.get_vocab(), tokenizer.pad_token_id
+        known, padding, longest = tokenizer.get_vocab(), tokenizer.pad_token_id, tokenizer.model_max_length
     except BaseException as problem:  # the tokenizers' own library is not Python's, and panics
         if isinstance(problem, (KeyboardInterrupt, SystemExit)):
             raise
         raise InputError(f"model {source}: its tokenizer cannot be loaded ({why(problem)})") from None
     if not known:
         raise InputError(f"model {source}: its tokenizer knows no word; copy the files of the model it was trained from")
+    if isinstance(longest, bool) or not isinstance(longest, (int, float)) or not longest >= SHORTEST:
+        what = f"model_max_length is {longest!r}, which is no number of tokens; correct it in tokenizer_config.json"
+        raise InputError(f"model {source}: its tokenizer's {what}")
     if padding is None:
         hint = tokenizer.eos_token or "<pad>"
         raise InputError(
@@ -122,22 +125,22 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: Any, source: str) -> None:
-    """Every token must have an embedding, and most embeddings a token; some are left over for rounder sizes."""
-    ids, rows = tokenizer.get_vocab().values(), int(config.vocab_size)
-    if max(ids) >= rows or len(ids) < rows / 2:
+    """Every token that a text can have needs an embedding, and most embeddings a token: some are left over for rounder sizes,
+    and some special tokens are never used."""
+    added, rows = tokenizer.get_added_vocab(), int(config.vocab_size)
+    words = [number for token, number in tokenizer.get_vocab().items() if token not in added]
+    last = max([*words, tokenizer.pad_token_id, *tokenizer("a", "b", verbose=False)["input_ids"]])
+    if last >= rows or len(words) + len(added) < rows / 2:
         raise InputError(
-            f"model {source}: its tokenizer has {len(ids):,} tokens, numbered up to {max(ids):,}, and its embedding matrix "
-            f"{rows:,} rows; this is not the tokenizer it was trained with"
+            f"model {source}: its tokenizer has {len(words) + len(added):,} tokens, numbered up to {last:,}, and its embedding "
+            f"matrix {rows:,} rows; this is not the tokenizer it was trained with"
         )
 
 
 def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
     """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
     own = getattr(config, "max_position_embeddings", 10**9) - family(config.model_type).position_offset
-    said = tokenizer.model_max_length
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= SHORTEST:
-        raise InputError(f"the model's tokenizer has model_max_length {said!r}, which is no number of tokens; correct it")
-    room = int(min(max_length or 10**9, said, own))
+    room = int(min(max_length or 10**9, tokenizer.model_max_length, own))
     if room < SHORTEST:
         raise InputError(f"the model has room for {room} tokens, and a text needs {SHORTEST}; look at max_position_embeddings")
     return room
