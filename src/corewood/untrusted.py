@@ -40,6 +40,11 @@ def visible(text: str) -> str:
     return HIDDEN.sub(lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd", text)
 
 
+def readable(name: str) -> str:
+    """The name of a file, also where its bytes are no text."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def lone_surrogate(text: str) -> bool:
     """Half a character, which UTF-8 cannot write."""
     try:
@@ -85,8 +90,12 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 def parse_json(text: str | bytes, who: str, hint: str = "") -> Any:
     """`who` is the file, and the line where there are several; `hint` says what is expected."""
+    escaped = "\\u" in text if isinstance(text, str) else b"\\u" in text
     try:
-        return json.loads(text)
+        made = json.loads(text)
+        if escaped and lone_surrogate(json.dumps(made, ensure_ascii=False)):
+            raise ValueError("half a character, as \\ud83d without the other half")
+        return made
     except (ValueError, RecursionError, MemoryError) as problem:  # a number of 5,000 digits is a plain ValueError
         said = problem.msg if isinstance(problem, json.JSONDecodeError) else why(problem)
         raise InputError(f"{who}is not JSON ({said}){hint}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -94,10 +95,8 @@ ODD_TOKENIZERS = {
 @pytest.mark.parametrize(("file", "text"), [(file, text) for file in ODD_TOKENIZERS for text in ODD_TOKENIZERS[file]])
 def test_odd_tokenizer_files_end_in_a_message_or_in_a_tokenizer(model: Path, file: str, text: str) -> None:
     (model / file).write_text(text)
-    try:
+    with contextlib.suppress(InputError):
         assert load(str(model), check=False).max_length >= 4
-    except InputError as problem:
-        assert str(problem).startswith("model ")
 
 
 # the config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import platform
@@ -20,6 +21,8 @@ from corewood.cli.voice import emit
 from corewood.errors import CorewoodError
 from corewood.untrusted import visible, why
 
+STREAM = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT)  # of a write to no file that has a name
+LOST = "standard output cannot be written ({}); the rest of what was said is lost"
 WRONG, UNFORESEEN, TERMINATED = 2, 70, 143  # exit codes: something to correct, a mistake of ours, SIGTERM
 
 
@@ -32,7 +35,7 @@ def guarded(command: Callable[[], None]) -> None:
         code = outcome(command)
     lost = unwritten()
     if lost:
-        tell(f"standard output cannot be written ({lost}); the rest of what was said is lost")
+        tell(LOST.format(lost))
         code = WRONG
     sys.exit(TERMINATED if ended else code)
 
@@ -49,8 +52,10 @@ def outcome(command: Callable[[], None]) -> Any:
         tell(str(problem))
         return WRONG
     except BaseException as problem:  # also what libraries that are not Python raise
-        if isinstance(problem, OSError) and unwritten():
-            return WRONG  # told by the caller
+        if isinstance(problem, OSError) and problem.filename is None and problem.errno in STREAM:
+            redirect()
+            tell(LOST.format(why(problem)))
+            return WRONG
         tell(unforeseen(problem))
         return UNFORESEEN
     return 0

@@ -24,6 +24,7 @@ POINTS = 2  # sentences below the headline; the others are in the report
 def run_spec(
     spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path, voice: Voice, show_page: bool = False
 ) -> None:
+    Store(store).check_possible()
     try:
         with listener(voice) as show:
             show.say("Reading the data and the model")

@@ -109,13 +109,10 @@ def as_texts(column: pd.Series, where: str) -> pd.Series:
             if not (isinstance(value, PLAIN) or pd.api.types.is_scalar(value)) or isinstance(value, bytes):
                 what = f"{type(value).__name__} in the column {column.name!r}, which is no text"
                 raise InputError(f"{where}: row {int(str(row)) + 1} has {what}; write it as text")
-    texts = column.astype(str)
-    bad = texts.dropna()
-    bad = bad[bad.map(lone_surrogate).astype(bool)]
-    if len(bad):
-        what = f"half a character in the column {column.name!r} (a lone surrogate, as \\ud83d)"
-        raise InputError(f"{where}: row {int(str(bad.index[0])) + 1} has {what}; correct it or remove the row")
-    return texts
+            if isinstance(value, str) and lone_surrogate(value):
+                what = f"half a character in the column {column.name!r} (a lone surrogate, as \\ud83d)"
+                raise InputError(f"{where}: row {int(str(row)) + 1} has {what}; correct it or remove the row")
+    return column.astype(str)
 
 
 def refuse_blanks(column: pd.Series, where: str, what: str) -> None:

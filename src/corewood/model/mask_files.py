@@ -12,7 +12,7 @@ from safetensors.numpy import load
 from corewood.errors import InputError
 from corewood.model.arrays import read_npy
 from corewood.model.mask import Mask
-from corewood.untrusted import parse_json, read_bytes, user_path, why
+from corewood.untrusted import parse_json, read_bytes, readable, user_path, why
 
 SUFFIXES = (".npy", ".json", ".safetensors")
 KINDS = ("heads", "mlps")
@@ -73,6 +73,7 @@ def mask_files(path: Path) -> list[Path]:
 
 def read_file(file: Path, name: str, last_is_mlp: bool) -> list[Named]:
     """One mask, or the masks of a pack: heads (mask, layer, head) and mlps (mask, layer)."""
+    name = readable(name)
     parts = {kind: hard(file, values) for kind, values in arrays(file, last_is_mlp).items()}
     extra = {a.ndim - (2 if kind == "heads" else 1) for kind, a in parts.items()}  # 0: a mask, 1: a pack
     together = {a.shape[:-1] if kind == "heads" else a.shape for kind, a in parts.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 # what makes a cell a formula in a spreadsheet, which may then send what is beside it to anybody
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def in_script(value: Any) -> str:
@@ -18,8 +18,12 @@ def in_script(value: Any) -> str:
 
 
 def cell(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula has an apostrophe before it, which the spreadsheet does not show."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    """A text that a spreadsheet would take for a formula has an apostrophe before it, which the spreadsheet does not show. Line
+    ends are of one kind: a lone carriage return would begin a row that nobody wrote."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -27,4 +31,4 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     texts = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
     safe = table.assign(**{column: table[column].astype(object).map(cell) for column in texts})
     safe.columns = [cell(str(column)) for column in table.columns]
-    safe.to_csv(path, index=False, lineterminator="\n", errors="backslashreplace")
+    safe.to_csv(path, index=False, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -58,7 +59,7 @@ def check_ours(out: Path, digests: Mapping[str, set[str]]) -> None:
 def check_out(out: Path) -> None:
     """Whether a report may go there; asked before a run, too, because runs are long."""
     problem = obstacle(out)
-    if problem and not out.is_file():
+    if problem and not os.path.isfile(out):  # which does not mind a name that is too long
         raise InputError(f"{out}: the report cannot be written there ({problem}); choose another --out")
     foreign = not out.is_dir() or any(not path.name.endswith(PART) for path in out.iterdir())
     if out.exists() and not (out / MANIFEST).exists() and foreign:
