@@ -104,6 +104,7 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
         if pad_token is not None:
             tokenizer.pad_token = pad_token
         known, padding, longest = tokenizer.get_vocab(), tokenizer.pad_token_id, tokenizer.model_max_length
+        tokenizer("a", "b", verbose=False)["input_ids"]  # what is wrong with it may show only when it reads
     except BaseException as problem:  # the tokenizers' own library is not Python's, and panics
         if isinstance(problem, (KeyboardInterrupt, SystemExit)):
             raise
