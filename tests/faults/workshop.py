@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ WAYS = {
 @dataclass
 class Workshop:
     folder: Path
+    ways: Mapping[str, Any] = field(default_factory=lambda: WAYS)  # keys of the study
 
     @property
     def log(self) -> Path:
@@ -49,7 +51,7 @@ class Workshop:
     @cached_property
     def study(self) -> Path:
         home = self.folder / "study"
-        path = small.write_study(home, **WAYS)
+        path = small.write_study(home, **self.ways)
         (home / "masks").mkdir()
         for name, kept in (("a", [[1, 0, 1, 1], [0, 1, 1, 0]]), ("b", [[1, 1, 0, 1], [0, 1, 0, 1]])):
             (home / "masks" / f"{name}.json").write_text(f'{{"heads": {kept}, "mlps": [1, 1]}}')

@@ -265,7 +265,10 @@ def test_help_names_every_command_and_exit_code(
     _, said = call(monkeypatch, capsys, tmp_path, "--help")
     assert {*COMMANDS} == {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
     assert all(re.search(rf"\b{command}\b", said) for command in COMMANDS)
-    assert "0 all done, 1 some jobs failed, 2 something to correct, 130 stopped with Ctrl-C" in " ".join(said.split())
+    assert (
+        "0 all done, 1 some jobs failed, 2 something to correct, 70 something unforeseen, 130 stopped with Ctrl-C"
+        in " ".join(said.split())
+    )
     assert "--install-completion" in said
 
 

@@ -64,8 +64,10 @@ def outcome(command: Callable[[], None]) -> Any:
 def tell(problem: str) -> None:
     if "--json" in sys.argv:
         emit("error", message=problem)
-    red = typer.style("error:", fg=typer.colors.RED, bold=True)
-    typer.echo(f"{red} {visible(problem)}", err=True)
+    from corewood.cli.screen import aside
+
+    aside().print("[bold red]error:[/bold red] ", end="")
+    typer.echo(visible(problem), err=True)
 
 
 def unforeseen(problem: BaseException) -> str:
