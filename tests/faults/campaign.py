@@ -22,7 +22,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from faults import given, runs
 from faults.given import Attack
-from faults.workshop import Workshop
+from faults.workshop import LIGHT, WAYS, Workshop
 
 ATTACKS: Mapping[str, Attack] = {**given.ATTACKS, **runs.ATTACKS}
 
@@ -79,10 +79,12 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0, help="of the first try; each that fails is told with its own (0)")
     asked.add_argument("--only", choices=ATTACKS, action="append", help="one campaign; may be repeated (all)")
     asked.add_argument("--tries", type=int, help="of each campaign at the most; 1 repeats one that failed")
+    asked.add_argument("--light", action="store_true", help="attack a study of fine-tuning and searches alone (of everything)")
     wanted = asked.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="corewood-attack-") as folder:
-        found = campaign(60 * wanted.minutes, wanted.seed, wanted.only or [*ATTACKS], Workshop(Path(folder)), wanted.tries)
+        shop = Workshop(Path(folder), LIGHT if wanted.light else WAYS)
+        found = campaign(60 * wanted.minutes, wanted.seed, wanted.only or [*ATTACKS], shop, wanted.tries)
     print(table(found))
     sys.exit(any(mine.failures for mine in found.values()))
 

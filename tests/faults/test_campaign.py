@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.campaign import ATTACKS, Tally, one, table
-from faults.workshop import Workshop
+from faults.workshop import LIGHT, Workshop
 
 TRIES = {
     "study files": 10,
@@ -28,8 +28,7 @@ SEED = 20_000
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    few = {"fine_tune": {"steps": 12, "batch": 8}, "prune": {"l0": {"sparsity": 0.4, "seeds": 2, "settings": {"steps": 9}}}}
-    return Workshop(tmp_path_factory.mktemp("shop"), {**few, "sample": 40})
+    return Workshop(tmp_path_factory.mktemp("shop"), LIGHT)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # a process with threads may not be forked safely; it is

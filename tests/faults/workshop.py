@@ -38,6 +38,12 @@ WAYS = {
     "sample": 60,
 }
 
+LIGHT = {  # for a busy machine, and for the tests: fine-tuning and searches alone
+    "prune": {"l0": {"sparsity": 0.4, "seeds": 2, "settings": {"steps": 9}}},
+    "fine_tune": {"steps": 12, "batch": 8},
+    "sample": 40,
+}
+
 
 @dataclass
 class Workshop:
