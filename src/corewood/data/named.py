@@ -143,11 +143,8 @@ def source_of(data: Examples, place: str, columns: Mapping[str, Any]) -> tuple[S
         return made(SourceSpec, place, **{**usual, **own}), None
     if isinstance(data, Split):
         own = {name: name for name in ("label", "case", "group") if name in data.frame}
-        return made(SourceSpec, place, path=place, text=[*data.texts], fold=data.fold, **own), (
-            data.frame.reset_index(drop=True),
-            {},
-            [],
-        )
+        rows = data.frame.reset_index(drop=True)
+        return made(SourceSpec, place, path=place, text=[*data.texts], fold=data.fold, **own), (rows, {}, [])
     found = rows_of(data, place)
     there = [str(column) for column in found[0].columns]
     if "text" not in columns and "layout" not in columns:

@@ -18,8 +18,6 @@ from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 from corewood.untrusted import lone_surrogate, user_path
 
-PLAIN = (str, int, float)
-
 
 def read_split(
     name: str,
@@ -106,7 +104,7 @@ def as_texts(column: pd.Series, where: str) -> pd.Series:
     """Words and numbers as text. What is neither, or no text that UTF-8 can write, is refused by its row."""
     if column.dtype == object:
         for row, value in column.items():
-            if not (isinstance(value, PLAIN) or pd.api.types.is_scalar(value)) or isinstance(value, bytes):
+            if not pd.api.types.is_scalar(value) or isinstance(value, bytes):
                 what = f"{type(value).__name__} in the column {column.name!r}, which is no text"
                 raise InputError(f"{where}: row {int(str(row)) + 1} has {what}; write it as text")
             if isinstance(value, str) and lone_surrogate(value):
@@ -222,10 +220,10 @@ def whole_numbers(column: pd.Series) -> bool:
 
 def name_of(value: Any, names: Sequence[str], where: str) -> str:
     """0, 1, ... -> the name of that class."""
-    number = {str(place): name for place, name in enumerate(names)}.get(str(value))
-    if number is None:
+    said = str(value)
+    if not (said.isdecimal() and len(said) < 10 and int(said) < len(names)):
         raise InputError(f"{where}: label {value} has no name in the set (names: {', '.join(names)}); filter such rows")
-    return number
+    return names[int(said)]
 
 
 def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
