@@ -47,13 +47,16 @@ def campaign(seconds: float, seed: int, names: list[str], shop: Workshop, most: 
     """Those that had least time so far come next: each kind of attack gets its share."""
     tallies = {name: Tally() for name in names}
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until:  # Ctrl-C ends it early, and what was tried is told
         left = [name for name in names if most is None or tallies[name].tries < most]
         if not left:
             break
         name = min(left, key=lambda n: tallies[n].seconds)
         mine, started = tallies[name], time.monotonic()
-        problem = one(name, seed + mine.tries, shop)
+        try:
+            problem = one(name, seed + mine.tries, shop)
+        except KeyboardInterrupt:
+            break
         if problem:
             mine.failures[seed + mine.tries] = problem
             print(f"{name}, seed {seed + mine.tries}: {problem}\n", file=sys.stderr, flush=True)
