@@ -14,6 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+
+TOLD = 40  # mistakes in one message
+COMPARED = 200  # characters of a name, and names, that are looked through for one that is near
 
 
 class CorewoodError(Exception):
@@ -45,7 +49,8 @@ class StudyError(InputError):
         self.source = source
         self.mistakes = list(mistakes)
         count = "1 mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
-        super().__init__(f"{source}: {count}\n" + "\n".join(f"  - {m}" for m in self.mistakes))
+        more = [f"and {len(self.mistakes) - TOLD} more"] if len(self.mistakes) > TOLD else []
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  - {m}" for m in [*self.mistakes[:TOLD], *more]))
 
 
 class SettingError(InputError, ValueError):
@@ -62,5 +67,5 @@ class JobError(CorewoodError):
 
 def nearest(given: str, allowed: Iterable[str]) -> str:
     """' Did you mean X?' when some allowed name is close to the given one, else nothing."""
-    close = get_close_matches(given, list(allowed), n=1, cutoff=0.6)
+    close = get_close_matches(given[:COMPARED], list(islice(allowed, COMPARED)), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

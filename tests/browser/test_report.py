@@ -106,6 +106,22 @@ def test_the_page_opens_with_the_finding(
     page.close()
 
 
+def test_a_case_with_any_name_leaves_the_page_whole(browser: Browser, outcome: Outcome, tmp_path: Path) -> None:
+    names = {"swap": "<!--<script>", "if": "</script><img src=x onerror=alert(1)>"}
+    tables = {
+        name: table.assign(**{column: table[column].replace(names) for column in {"case"} & {*table.columns}})
+        for name, table in outcome.tables.items()
+    }
+    sections = draw(tables)
+    (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, sections), encoding="utf-8")
+    page, _, console = drawn(browser, tmp_path / "report.html")
+    assert console == []
+    assert page.locator(".chart svg.marks").count() == 22
+    assert page.locator("img").count() == 0
+    assert "<!--<script>" in page.locator("#cases").inner_text()
+    page.close()
+
+
 def test_points_have_tooltips(opened: tuple[Page, list[str], list[str]]) -> None:
     page, _, _ = opened
     page.locator("#chart-heads svg.marks .mark-rect.role-mark path").first.hover()

@@ -23,6 +23,7 @@ from corewood.cli.commands import app
 from corewood.cli.voice import quiet_hub
 from corewood.errors import InputError
 from corewood.report.page import finding
+from corewood.store.store import Store
 from corewood.study.deliver import deliver
 
 
@@ -123,11 +124,12 @@ def test_report_writes_where_asked_and_touches_nothing_else(
 
 
 def test_a_delivery_that_was_stopped_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new, out = (tmp_path / name for name in ("old", "new", "out"))
-    for folder in (old, new):
-        folder.mkdir()
-        for name in ("a.html", "b.html", "c.html"):
-            (folder / name).write_text(f"{folder.name} {name}")
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    old, new = (store.folder("report", key) for key in ("old", "new"))
+    for report in (old, new):
+        with store.writing("report", report.name, {}) as folder:
+            for name in ("a.html", "b.html", "c.html"):
+                (folder / name).write_text(f"{report.name} {name}")
     deliver(old, out)
     copies = iter(range(9))
 
@@ -263,7 +265,10 @@ def test_help_names_every_command_and_exit_code(
     _, said = call(monkeypatch, capsys, tmp_path, "--help")
     assert {*COMMANDS} == {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
     assert all(re.search(rf"\b{command}\b", said) for command in COMMANDS)
-    assert "0 all done, 1 some jobs failed, 2 something to correct, 130 stopped with Ctrl-C" in " ".join(said.split())
+    assert (
+        "0 all done, 1 some jobs failed, 2 something to correct, 70 something unforeseen, 130 stopped with Ctrl-C"
+        in " ".join(said.split())
+    )
     assert "--install-completion" in said
 
 

@@ -13,11 +13,13 @@ import corewood
 
 SOURCE = Path(corewood.__file__).parent
 FLOW = ["data", "model", "evaluate", "prune", "analyse", "report"]
-GROUND = {"errors", "spec"}  # everyone may import these
+GROUND = {"errors", "seal", "spec", "untrusted"}  # everyone may import these
 ALLOWED = {
     "errors": set(),
-    "spec": {"errors"},
-    "store": {"errors"},
+    "seal": set(),
+    "untrusted": {"errors"},
+    "spec": {"errors", "untrusted"},
+    "store": {"errors", "seal", "untrusted"},
     **{name: {*FLOW[:place], *GROUND} for place, name in enumerate(FLOW)},
     "study": {*FLOW, *GROUND, "store"},
     "ship": {*FLOW, *GROUND, "store", "study"},

@@ -183,7 +183,7 @@ def test_mistakes_in_annotated_maps(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.npy: an attention map is square"):
         read_annotated(tmp_path)
     np.save(tmp_path / "a.npy", np.array([{}], dtype=object))
-    with pytest.raises(InputError, match=r"a\.npy: not an array"):
+    with pytest.raises(InputError, match=r"a\.npy: holds Python objects, which need pickle"):
         read_annotated(tmp_path)
     (tmp_path / "labels.csv").write_text("map,kind\na.npy,block\n")
     with pytest.raises(InputError, match="no column file and type; it has map, kind"):

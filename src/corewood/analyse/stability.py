@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -193,9 +194,7 @@ def pair(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
     """(unit,) bool each."""
     total, first, second = one.size, int(one.sum()), int(other.sum())
     shared = int((one & other).sum())
-    possible = np.arange(max(0, first + second - total), min(first, second) + 1)
     empty = first + second == 0
-    jaccards = possible / np.maximum(first + second - possible, 1)
     by_chance = (first * second + (total - first) * (total - second)) / total**2
     same = float((one == other).mean())
     kappa = (same - by_chance) / (1 - by_chance) if by_chance < 1 else np.nan
@@ -203,13 +202,21 @@ def pair(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
         "shared": shared,
         "shared_expected": first * second / total,
         "jaccard": np.nan if empty else shared / (first + second - shared),
-        "jaccard_expected": np.nan if empty else float(jaccards @ hypergeom.pmf(possible, total, first, second)),
+        "jaccard_expected": np.nan if empty else jaccard_by_chance(total, first, second),
         "kappa": kappa,
         "kappa_expected": np.nan if np.isnan(kappa) else 0.0,
         "p": at_least(shared, total, first, second),
     }
 
 
+@lru_cache(maxsize=100_000)  # many masks have few sizes
+def jaccard_by_chance(total: int, first: int, second: int) -> float:
+    possible = np.arange(max(0, first + second - total), min(first, second) + 1)
+    jaccards = possible / np.maximum(first + second - possible, 1)
+    return float(jaccards @ hypergeom.pmf(possible, total, first, second))
+
+
+@lru_cache(maxsize=100_000)
 def at_least(shared: int, total: int, first: int, second: int) -> float:
     """The chance that random masks of `first` and `second` of `total` units share at least as many."""
     return float(hypergeom.sf(shared - 1, total, first, second))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from corewood.cli.progress import show_plan
 from corewood.cli.running import run_spec
-from corewood.cli.screen import table
+from corewood.cli.screen import aside, table
 from corewood.cli.voice import Voice
 from corewood.data.guess import Columns
 from corewood.spec import parse_study
@@ -43,7 +42,7 @@ def audit_and_run(
     spec = parse_study(text, str(file))
     voice.event("study", file=str(file.resolve()))
     if not (voice.json or voice.quiet):
-        Console(stderr=True, highlight=False).print(f"The study: {file}", markup=False)
+        aside().print(f"The study: {file}", markup=False)
     if dry:
         show_plan(make_plan(spec, file.parent), Store(store), workers or cores(), False, True, voice)
     else:
@@ -56,7 +55,7 @@ def show_guess(found: Guess, voice: Voice) -> None:
     voice.event("guess", classes=list(found.classes), files=facts, notes=found.notes)
     if voice.json or voice.quiet:
         return
-    console = Console(stderr=True, highlight=False)
+    console = aside()
     shown = table(("", "file", "text", "label", "cases"), ("rows",))
     for key, columns in found.files.items():
         cells = [key.partition(".")[0], Path(files[key]).name, " + ".join(columns.text), columns.label, columns.case or "-"]
@@ -91,7 +90,6 @@ def meaning(columns: Columns) -> str:
 def show_trial(trial: Trial, voice: Voice) -> None:
     voice.event("trial", examples=trial.examples, right=round(trial.right, 4))
     if not (voice.json or voice.quiet):
-        console = Console(stderr=True, highlight=False)
-        console.print(
+        aside().print(
             f"Tried: the model is right on {trial.right:.0%} of {trial.examples} validation examples, read like this."
         )

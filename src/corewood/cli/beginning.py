@@ -12,6 +12,7 @@ import typer
 from corewood.cli.options import sizes_of, words_of
 from corewood.cli.voice import Voice
 from corewood.errors import InputError
+from corewood.untrusted import user_path
 
 if TYPE_CHECKING:
     from corewood.data.guess import Wanted
@@ -68,7 +69,7 @@ def asked(given: Answers) -> Answers:
 
 def prompt_path(question: str) -> Path | None:
     said = typer.prompt(question, "", show_default=False)
-    return Path(said).expanduser() if said else None
+    return user_path(said) if said else None
 
 
 def usual(given: Answers) -> Answers:

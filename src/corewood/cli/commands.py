@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from corewood.cli.net import guarded
 from corewood.cli.options import (
     STORE,
     Changes,
@@ -24,10 +24,13 @@ from corewood.cli.options import (
     sizes_of,
     words_of,
 )
-from corewood.cli.voice import Voice, emit, quiet_hub
-from corewood.errors import CorewoodError, InputError
+from corewood.cli.voice import Voice, quiet_hub
+from corewood.errors import InputError
+from corewood.untrusted import user_path, visible, why
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from corewood.spec import StudySpec
 
 app = typer.Typer(
@@ -37,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     epilog="Start with [bold]corewood demo[/bold], then [bold]corewood audit[/bold] on a model of your own. "
-    "Exit codes: 0 all done, 1 some jobs failed, 2 something to correct, 130 stopped with Ctrl-C.",
+    "Exit codes: 0 all done, 1 some jobs failed, 2 something to correct, 70 something unforeseen, 130 stopped with Ctrl-C.",
 )
 
 
@@ -136,7 +139,7 @@ def audit(
     from corewood.study.deliver import check_out
 
     sizes, meanings = sizes_of(sparsity), pairs_of(labels)
-    folder = out or Path(f"{Path(checkpoint).expanduser().absolute().name}-audit-report")
+    folder = out or Path(f"{user_path(checkpoint, key='CHECKPOINT').absolute().name}-audit-report")
     check_out(folder)
     from corewood.cli.auditing import audit_and_run
     from corewood.data.guess import Wanted
@@ -355,8 +358,7 @@ def compare(
     found = compare(*specs, (one.parent, other.parent), Store(store))
     say_comparison([f"A: {specs[0].name} ({one})", f"B: {specs[1].name} ({other})"], found)
     if out is not None:
-        found.scores.to_csv(out, index=False, lineterminator="\n")
-        typer.echo(f"Table: {out}")
+        write_table(found.scores, out, "Table")
 
 
 @app.command(epilog=example("corewood agree masks/", "corewood agree a.npy b.npy --out pairs.csv"))
@@ -375,16 +377,25 @@ def agree(
     check_new(out)
     pairs = say_agreement(masks, mlps, out)
     if out is not None:
-        pairs.to_csv(out, index=False, lineterminator="\n")
-        typer.echo(f"Pairs: {out}")
+        write_table(pairs, out, "Pairs")
 
 
 def check_new(out: Path | None) -> None:
     """Before any work: a file that is to be written must not be there, and its folder must."""
-    if out is not None and out.exists():
+    if out is not None and user_path(out, key="--out").exists():
         raise InputError(f"{out}: exists already; choose another name for --out")
     if out is not None and not out.parent.is_dir():
         raise InputError(f"{out}: there is no folder {out.parent}; make it first")
+
+
+def write_table(table: DataFrame, out: Path, what: str) -> None:
+    from corewood.report.cells import write_csv
+
+    try:
+        write_csv(table, out)
+    except OSError as problem:
+        raise InputError(f"{out}: cannot be written ({why(problem)}); choose another --out") from None
+    typer.echo(f"{what}: {visible(str(out))}")
 
 
 @app.command(epilog=example("corewood schema > study.schema.json"))
@@ -406,13 +417,4 @@ def doctor(store: StoreFolder = STORE) -> None:
 
 def main() -> None:
     quiet_hub()
-    try:
-        app(prog_name="corewood")
-    except CorewoodError as problem:
-        from rich.console import Console
-
-        if "--json" in sys.argv:
-            emit("error", message=str(problem))
-        Console(stderr=True, highlight=False).print("[bold red]error:[/bold red] ", end="")
-        typer.echo(str(problem), err=True)
-        sys.exit(2)
+    guarded(lambda: app(prog_name="corewood"))

@@ -64,7 +64,7 @@ def show_heads(console: Console, heads: pd.DataFrame) -> None:
     shown = table(("head of a core",), ("kept by A", "kept by B", *(("A attends to", "B attends to") if kinds else ())))
     for row in cores.to_dict("records"):
         shares = [f"{100 * row[f'share_{c}']:.0f} %" for c in ("one", "other")]
-        shown.add_row(row["unit"], *shares, *([row["does_one"], row["does_other"]] if kinds else []))
+        shown.add_row(row["unit"], *shares, *([escape(row["does_one"]), escape(row["does_other"])] if kinds else []))
     console.print(shown)
 
 
@@ -77,5 +77,5 @@ def show_masks(console: Console, masks: pd.DataFrame) -> None:
         numbers = [f"{row['jaccard']:.2f}", f"{row['jaccard_expected']:.2f}"]
         cores = [f"{row[f'core_{c}']:.0f}" for c in ("one", "other", "shared")]
         cores += [f"{row['core_expected']:.2g} (p {row['core_p']:.2g})", "" if pd.isna(row["rho"]) else f"{row['rho']:.2f}"]
-        shown.add_row(row["task"], row["way"], size, str(row["one"]), str(row["other"]), *numbers, *cores)
+        shown.add_row(escape(row["task"]), row["way"], size, str(row["one"]), str(row["other"]), *numbers, *cores)
     console.print(shown)

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from rich.markup import escape
 
 from corewood.cli.screen import screen
 from corewood.errors import CorewoodError
@@ -39,7 +40,7 @@ def examine(store: Path) -> bool:
         nonlocal problems
         problems += good is False
         mark = {True: "[green]ok[/green]  ", False: "[red]no[/red]  ", None: "    "}[good]
-        console.print(f"{mark}{name:12} {what}")
+        console.print(f"{mark}{name:12} {escape(what)}")
 
     line(sys.version_info >= (3, 11), "Python", platform.python_version())
     for package in ("torch", "transformers", "datasets", "distributed", "altair", "vl-convert-python"):

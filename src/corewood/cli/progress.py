@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from corewood.cli.screen import screen, table
+from corewood.cli.screen import aside, screen, table
 from corewood.cli.voice import Voice, emit
 from corewood.store.store import Store
 from corewood.study.cost import Cost, drawing, estimate
@@ -96,7 +97,7 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         parts = [f"{KINDS[kind].title} {span(seconds)}" for kind, seconds in longest if seconds >= 0.01 * cost.seconds]
         console.print(f"Of that: {', '.join(parts)}.")
         for line in plan.assumed:
-            console.print(line, style="dim")
+            console.print(line, style="dim", markup=False)
         steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
         paces = ", ".join(f"{name} {1000 * pace:.1f}" for name, pace in steps.items() if pace is not None)
         console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")
@@ -248,7 +249,7 @@ class LiveTable(Listener):
         for job, began, part in list(self.tally.running.values()):
             bar = ProgressBar(total=1, completed=part, width=28, style="dim")
             spent = span(time.monotonic() - began)
-            rows.add_row(f"[dim]  {job.title}[/dim]", bar, f"[dim]{part:.0%}[/dim]", f"[dim]{spent}[/dim]")
+            rows.add_row(f"[dim]  {escape(job.title)}[/dim]", bar, f"[dim]{part:.0%}[/dim]", f"[dim]{spent}[/dim]")
         foot = f"{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}".removesuffix("; ")
         return Group(rows, f"[dim]{foot}[/dim]")
 
@@ -279,7 +280,7 @@ class Machine(Listener):
 
 @contextmanager
 def listener(voice: Voice) -> Iterator[Listener]:
-    console = Console(stderr=True, highlight=False)
+    console = aside()
     if voice.json:
         yield Machine(voice)
     elif voice.quiet:

@@ -7,9 +7,9 @@ import webbrowser
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from corewood.cli.progress import listener
+from corewood.cli.screen import Screen, aside
 from corewood.cli.voice import Voice, emit
 from corewood.report.page import finding
 from corewood.spec import StudySpec
@@ -24,6 +24,7 @@ POINTS = 2  # sentences below the headline; the others are in the report
 def run_spec(
     spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path, voice: Voice, show_page: bool = False
 ) -> None:
+    Store(store).check_possible()
     try:
         with listener(voice) as show:
             show.say("Reading the data and the model")
@@ -48,7 +49,7 @@ def report_spec(spec: StudySpec, base: Path, store: Path, out: Path, voice: Voic
 
 def say_holes(outcome: Outcome, voice: Voice) -> None:
     """Those that failed; those that need one of them are counted."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = aside(soft_wrap=True)
     console.print(f"{len(outcome.holes)} jobs have no result:", style="red")
     lost = {key: reason for key, reason in outcome.holes.items() if reason.startswith("needs ") and not voice.verbose}
     for key, reason in outcome.holes.items():
@@ -71,7 +72,7 @@ def conclude(outcome: Outcome, page: Path, voice: Voice, show_page: bool) -> Non
     elif voice.quiet:
         typer.echo(link)
     else:
-        console = Console(highlight=False)
+        console = Screen(highlight=False)
         if outcome.computed:
             console.print(f"{outcome.computed} jobs in {outcome.seconds:.0f} s.", style="dim")
         elif outcome.complete:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from corewood.errors import InputError
+from corewood.untrusted import visible
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Voice:
     def first(self, line: str) -> None:
         """At once: what follows imports torch, which takes seconds."""
         if not self.json and not self.quiet:
-            typer.echo(line, err=True)
+            typer.echo(visible(line), err=True)
         self.event("begin", text=line)
 
     def event(self, event: str, **facts: Any) -> None:

@@ -95,6 +95,13 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
     return Encoded(flat["input_ids"], types, offsets, tokenizer.pad_token_id or 0, len(long))
 
 
+def unknown_share(split: Split, tokenizer: PreTrainedTokenizerBase, most: int = 100) -> float:
+    """Of the tokens of some texts, how many the tokenizer does not know; special tokens count as none."""
+    texts = [text for column in split.texts for text in split.texts[column].head(most)]
+    ids = [i for row in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] for i in row]
+    return ids.count(tokenizer.unk_token_id) / len(ids) if ids and tokenizer.unk_token_id is not None else 0.0
+
+
 def by_length(
     lengths: np.ndarray, size: int = 64, tokens: int = 8192, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[np.ndarray]:

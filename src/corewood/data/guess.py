@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import nearest_label, normal
+from corewood.data.read import whole_numbers
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 
@@ -146,7 +147,7 @@ def is_wordy(column: pd.Series) -> bool:
 
 def label_values(column: pd.Series) -> list[str]:
     """Distinct, in the spelling of `labels`."""
-    if pd.api.types.is_float_dtype(column) and (column.dropna() == column.dropna().round()).all():
+    if pd.api.types.is_float_dtype(column) and whole_numbers(column.dropna()):
         column = column.dropna().astype(int)
     return sorted({str(value) for value in column.dropna()})
 
@@ -236,7 +237,7 @@ def match_labels(classes: Sequence[str], values: Sequence[str], given: Mapping[s
     fold = negation(classes, values)
     if fold:
         return {}, fold, "name"
-    if values and all(v.isdecimal() and int(v) < len(classes) for v in values):
+    if values and {*values} <= {*map(str, range(len(classes)))}:
         return {str(i): c for i, c in enumerate(classes)}, {}, "number"
     strangers = [v for v in values if normal(v) not in names]
     blanks = ",".join(f"{v}={nearest_label(v, classes) or prefixed(v, classes) or '...'}" for v in strangers[:8])

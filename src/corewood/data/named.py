@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from corewood.data.files import Rows, dataset_rows
 from corewood.data.labels import normal
 from corewood.data.overlap import overlap
-from corewood.data.read import Rows, check_labels, dataset_rows, read_split
+from corewood.data.read import check_labels, read_split
 from corewood.data.task import Split, Task, a_kind
 from corewood.errors import InputError, SettingError, nearest
 from corewood.spec.base import Spec
@@ -142,7 +143,8 @@ def source_of(data: Examples, place: str, columns: Mapping[str, Any]) -> tuple[S
         return made(SourceSpec, place, **{**usual, **own}), None
     if isinstance(data, Split):
         own = {name: name for name in ("label", "case", "group") if name in data.frame}
-        return made(SourceSpec, place, path=place, text=[*data.texts], fold=data.fold, **own), (data.frame, {}, [])
+        rows = data.frame.reset_index(drop=True)
+        return made(SourceSpec, place, path=place, text=[*data.texts], fold=data.fold, **own), (rows, {}, [])
     found = rows_of(data, place)
     there = [str(column) for column in found[0].columns]
     if "text" not in columns and "layout" not in columns:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corewood.data.files import Rows, check_twice, file_rows, hub_rows
 from corewood.data.labels import nearest_label, normal
 from corewood.data.layouts import Known, lay_out, layout_of
 from corewood.data.task import ALL, FOCUS, Split
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
-
-FORMATS = {
-    ".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
-    ".parquet": "parquet", ".pq": "parquet",
-}  # fmt: skip
-Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
+from corewood.untrusted import lone_surrogate, user_path
 
 
 def read_split(
@@ -54,9 +47,7 @@ def read_split(
         frame, classes, notes = file_rows(path, source, known)
     if frame.empty:
         raise InputError(f"{where}: no rows, so {name} would be empty; give a file with examples")
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise InputError(f"{where}: the column {twice[0]!r} stands twice; rename one of them")
+    check_twice(frame, where)
     source = lay_out(source, known, [str(c) for c in frame.columns], where)
     names = classes.get(str(source.label))
     if not (cases or (cases is None and name not in ("train", "validation"))):
@@ -67,8 +58,8 @@ def read_split(
         raise InputError(f"{where}: no row has a label, so {name} would be empty; GLUE's test sets hide theirs, use a dev set")
     made: dict[str, pd.Series] = {}
     for part, column in zip(("first", "second"), source.text, strict=False):
+        made[part] = as_texts(frame[column], where)
         refuse_blanks(frame[column], where, f"{column!r}; every example needs its text")
-        made[part] = frame[column].astype(str)
         if known.bytes_literals:
             made[part] = made[part].map(plain_text)
     assert source.label is not None
@@ -78,8 +69,9 @@ def read_split(
         made["label"] = label_names(frame[source.label], source, names, known, where, key)
     for part, wanted, spelling in (("case", source.case, known.case_names), ("group", source.group, known.group_names)):
         if wanted:
+            said = as_texts(frame[wanted], where)
             refuse_blanks(frame[wanted], where, f"{part} in the column {wanted!r}; every example needs one")
-            made[part] = frame[wanted].astype(str).map(lambda v, s=spelling: s.get(v, v))
+            made[part] = said.map(lambda v, s=spelling: s.get(v, v))
     tidy = pd.DataFrame(made).reset_index(drop=True)
     for taken, meaning in ((ALL, "all cases"), (FOCUS, "the cases in focus")) if source.case else ():
         if (tidy["case"] == taken).any():
@@ -108,6 +100,19 @@ def check_columns(frame: pd.DataFrame, source: SourceSpec, where: str, place: st
             )
 
 
+def as_texts(column: pd.Series, where: str) -> pd.Series:
+    """Words and numbers as text. What is neither, or no text that UTF-8 can write, is refused by its row."""
+    if column.dtype == object:
+        for row, value in column.items():
+            if not pd.api.types.is_scalar(value) or isinstance(value, bytes):
+                what = f"{type(value).__name__} in the column {column.name!r}, which is no text"
+                raise InputError(f"{where}: row {int(str(row)) + 1} has {what}; write it as text")
+            if isinstance(value, str) and lone_surrogate(value):
+                what = f"half a character in the column {column.name!r} (a lone surrogate, as \\ud83d)"
+                raise InputError(f"{where}: row {int(str(row)) + 1} has {what}; correct it or remove the row")
+    return column.astype(str)
+
+
 def refuse_blanks(column: pd.Series, where: str, what: str) -> None:
     blank = column.index[column.isna() | (column.astype(str).str.strip() == "")]
     if len(blank):
@@ -119,9 +124,10 @@ def chosen_rows(
 ) -> pd.DataFrame:
     """Rows that `only` asks for, without those that nobody could label."""
     for column, wanted in source.only.items():
-        values = frame[column].astype(str)
+        values = as_texts(frame[column], where)
         if column == source.label and names is not None:  # a hub set's numbers stand for its class names
-            values = values.map(lambda v: names[int(v)] if v.isdigit() and int(v) < len(names) else v)
+            numbers = {str(number): name for number, name in enumerate(names)}
+            values = values.map(lambda v, known=numbers: known.get(v, v))
         missing = [v for v in wanted if v not in set(values)]
         if missing:
             there = sorted(set(values.dropna()))
@@ -130,7 +136,7 @@ def chosen_rows(
                 f"{where}: no row has {missing[0]!r} in {column!r} ({key}.only).{nearest(missing[0], there) or shown}"
             )
         frame = frame[values.isin(wanted)]
-    unlabelled = frame[source.label].astype(str).isin(known.unlabelled)
+    unlabelled = as_texts(frame[source.label], where).isin(known.unlabelled)
     if unlabelled.any():
         notes.append(f"{where}: {int(unlabelled.sum())} rows have no agreed label and are left out")
         frame = frame[~unlabelled]
@@ -152,7 +158,7 @@ def check_cases(frame: pd.DataFrame, complaint: str) -> None:
 
 def locate(source: SourceSpec, base: Path | None) -> Path:
     assert source.path is not None
-    path = (base or Path()) / Path(source.path).expanduser()
+    path = user_path(source.path, base)
     if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise InputError(
@@ -187,7 +193,7 @@ def label_names(
 ) -> pd.Series:
     """Values of the file -> names: by the set's own class names or those of its layout, then by the study's `labels`."""
     refuse_blanks(column, where, f"label in column {source.label!r}")
-    if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
+    if pd.api.types.is_float_dtype(column) and whole_numbers(column):
         column = column.astype(int)  # labels that were integers before a missing value made them floats
     if names is not None:
         column = column.map(lambda v: name_of(v, names, where))
@@ -207,11 +213,17 @@ def label_names(
     return column
 
 
+def whole_numbers(column: pd.Series) -> bool:
+    """Small enough to be labels; infinite ones are none."""
+    return bool(((column == column.round()) & (column.abs() < 2**53)).all())
+
+
 def name_of(value: Any, names: Sequence[str], where: str) -> str:
     """0, 1, ... -> the name of that class."""
-    if not 0 <= int(value) < len(names):
+    said = str(value)
+    if not (said.isdecimal() and len(said) < 10 and int(said) < len(names)):
         raise InputError(f"{where}: label {value} has no name in the set (names: {', '.join(names)}); filter such rows")
-    return names[int(value)]
+    return names[int(said)]
 
 
 def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
@@ -243,141 +255,3 @@ def drawn(frame: pd.DataFrame, limit: int | None, seed: int) -> np.ndarray:
         rank = frame.iloc[order].groupby("case").cumcount().to_numpy()  # 0 for the first row drawn of each case
         order = order[np.argsort(rank, kind="stable")]
     return np.sort(order[:limit])
-
-
-def file_rows(path: Path, source: SourceSpec, known: Known) -> Rows:
-    kind = source.format or ("arrow" if path.is_dir() else FORMATS.get(path.suffix.lower()))
-    if kind is None:
-        raise InputError(f"{path}: unknown kind of file; set format to csv, tsv, jsonl, parquet or arrow")
-    if kind == "arrow":
-        return arrow_rows(path, source)
-    if kind == "parquet":
-        try:
-            return pd.read_parquet(path), {}, []
-        except (OSError, ValueError) as problem:
-            raise InputError(f"{path}: not a readable Parquet file ({problem})") from None
-    text = read_text(path)
-    if kind == "jsonl":
-        return json_rows(path, text), {}, []
-    if kind == "csv":
-        return csv_rows(path, text), {}, []
-    return tsv_rows(path, text, source, known)
-
-
-def read_text(path: Path) -> str:
-    """UTF-8, with or without a byte-order mark."""
-    try:
-        raw = path.read_bytes()
-    except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path, its permissions and format") from None
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        line = raw[: problem.start].count(b"\n") + 1
-        raise InputError(
-            f"{path}: line {line} is not UTF-8 (byte 0x{raw[problem.start]:02x}); "
-            f"convert the file, for instance: iconv -f LATIN1 -t UTF-8 {path.name} > fixed{path.suffix}"
-        ) from None
-
-
-def json_rows(path: Path, text: str) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as problem:
-            raise InputError(f"{path}: line {number} is not JSON ({problem.msg}); JSONL has one object on each line") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}: line {number} is not an object; JSONL has one object on each line")
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def csv_rows(path: Path, text: str) -> pd.DataFrame:
-    csv.field_size_limit(2**31 - 1)  # a text may be a book; the module's default is 128 KiB
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        rows = []
-        for row in filter(None, reader):
-            if len(row) != len(header):
-                raise InputError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; "
-                    "quote fields that hold commas"
-                )
-            rows.append(row)
-    except csv.Error as problem:
-        raise InputError(
-            f"{path}: unbalanced quotes near line {reader.line_num} ({problem}); "
-            'double the quotes inside a field ("" for ") or save the file as JSONL'
-        ) from None
-    return pd.DataFrame(rows, columns=header)
-
-
-def tsv_rows(path: Path, text: str, source: SourceSpec, known: Known) -> Rows:
-    """Tabs separate, nothing else: a quote is a character. Files that look quoted as in CSV get a note."""
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
-    if not rows:
-        return pd.DataFrame(), {}, []
-    if not known.bare or any(set(rows[0][1]).issuperset(names) for names in known.text):
-        header = rows.pop(0)[1]
-        expected = f"the header {len(header)}"
-    else:
-        header = list(known.bare)
-        expected = f"a file of layout {source.layout} without a header {len(header)} ({', '.join(header)})"
-    notes = []
-    broken = [(number, row) for number, row in rows if len(row) != len(header)]
-    if broken and known.broken != "drop":
-        raise InputError(
-            f"{path}: line {broken[0][0]} has {len(broken[0][1])} fields, {expected}; "
-            "a tab or line break inside a field does not work in TSV: save the file as JSONL or CSV"
-        )
-    if broken:
-        notes.append(f"{path}: {len(broken)} lines lack fields (first: line {broken[0][0]}) and are left out")
-        rows = [(number, row) for number, row in rows if len(row) == len(header)]
-    quoted = [number for number, row in rows if any(len(f) > 2 and f[0] == f[-1] == '"' and '""' in f[1:-1] for f in row)]
-    if quoted:
-        notes.append(
-            f"{path}: {len(quoted)} lines look quoted as in CSV (first: line {quoted[0]}), and quotes were read as plain text; "
-            "if that is wrong, save the file as JSONL"
-        )
-    odd = [number for number, row in rows if any(field.count('"') % 2 for field in row)]
-    if odd:
-        notes.append(f"{path}: {len(odd)} lines hold unbalanced quotes (first: line {odd[0]}); quotes were read as plain text")
-    return pd.DataFrame([row for _, row in rows], columns=header), {}, notes
-
-
-def arrow_rows(path: Path, source: SourceSpec) -> Rows:
-    import datasets
-
-    try:
-        loaded = datasets.load_from_disk(str(path))
-    except (FileNotFoundError, ValueError, OSError) as problem:
-        raise InputError(f"{path}: not an Arrow folder saved by datasets ({str(problem).splitlines()[0]})") from None
-    if isinstance(loaded, datasets.DatasetDict):
-        if source.split not in loaded:
-            raise InputError(f"{path}: has the splits {', '.join(loaded)}; choose one with split: ...")
-        loaded = loaded[source.split]
-    return dataset_rows(loaded)
-
-
-def hub_rows(source: SourceSpec) -> Rows:
-    import datasets
-
-    assert source.hub is not None
-    try:
-        loaded = datasets.load_dataset(source.hub, source.config, split=source.split or "train", revision=source.revision)
-    except Exception as problem:  # datasets raises many kinds; all mean that the set cannot be had
-        raise InputError(
-            f"hub set {source.hub}: cannot be loaded ({str(problem).splitlines()[0]}); check hub, config and split, "
-            "or download the files and give a path"
-        ) from None
-    return dataset_rows(loaded)
-
-
-def dataset_rows(loaded: Any) -> Rows:
-    named = {column: list(feature.names) for column, feature in loaded.features.items() if hasattr(feature, "names")}
-    return loaded.to_pandas(), named, []

@@ -23,6 +23,7 @@ from corewood.data.encode import Words, by_length
 from corewood.errors import InputError, nearest
 from corewood.evaluate.attention import attention_of, normed_attention_of
 from corewood.evaluate.generated_maps import TYPES, generated_maps
+from corewood.model.arrays import read_npy
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 
@@ -178,10 +179,7 @@ def read_map(folder: Path, name: str) -> np.ndarray:
         raise InputError(f"{path}: outside the folder of annotated maps; move it there")
     if not path.is_file():
         raise InputError(f"{path}: named in labels.csv, but not there")
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
-        raise InputError(f"{path}: not an array in .npy format ({problem})") from None
+    values = read_npy(path)
     prepare(values, str(path))
     return np.asarray(values, np.float32)
 

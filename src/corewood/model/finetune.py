@@ -29,9 +29,9 @@ from corewood.model.gates import Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
+from corewood.seal import SEAL, seal, whole
 from corewood.spec import Ablation, FineTune
 
-COMPLETE = "complete"  # marks a resume point that was written to its end
 RESUME_EVERY = 60.0  # seconds between resume points
 
 
@@ -118,22 +118,32 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         here = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        (here / COMPLETE).touch()
+        seal(here)
         for older in Path(args.output_dir).glob("checkpoint-*"):
             if older != here:
                 shutil.rmtree(older)
         self.saved_at = time.monotonic()
 
 
-def resume_point(folder: Path, kept: dict[int, Path]) -> str | None:
-    """The last complete one. Half-written ones go, and so does one that is past a checkpoint that was lost."""
-    for point in folder.glob("checkpoint-*"):
-        step = int(point.name.rpartition("-")[2])
-        lost = any(0 < early <= step and not path.exists() for early, path in kept.items())
-        if lost or not (point / COMPLETE).exists():
+def resume_point(folder: Path, needed: Sequence[int], there: Callable[[int], bool], doubt: Callable[[str], None]) -> str | None:
+    """The last that is whole. Others go, and so does one that is past a step whose results (`needed`) are not `there`."""
+    for point in sorted(folder.glob("checkpoint-*")):
+        number = point.name.rpartition("-")[2]
+        lost = not number.isdecimal() or any(0 < early <= int(number) and not there(early) for early in needed)
+        if (point / SEAL).exists() and not whole(point):
+            doubt(f"what was saved at step {number} is damaged")
+            lost = True
+        if lost or not (point / SEAL).exists():  # the latter was stopped while it was written
             shutil.rmtree(point)
     last: str | None = get_last_checkpoint(str(folder))
     return last
+
+
+def drop_damaged(kept: dict[int, Path], doubt: Callable[[str], None]) -> None:
+    for step, path in kept.items():
+        if path.exists() and not whole(path):
+            doubt(f"the model at step {step} is damaged")
+            shutil.rmtree(path)
 
 
 def as_targets(gold: np.ndarray, model: Model) -> Tensor:
@@ -161,11 +171,15 @@ def fine_tune(
     means: Means | None = None,
     progress: Progress = no_progress,
     look: Callable[[int], None] = lambda _step: None,
+    looked: Callable[[int], bool] = lambda _step: True,
+    doubt: Callable[[str], None] = lambda _what: None,
 ) -> dict[int, Path]:
-    """Train in place. Returns step -> folder with the model at that step. `look` is called at the steps that are watched.
+    """Train in place. Returns step -> folder with the model at that step. `look` is called at the steps that are watched;
+    `looked` says whether what it found is still there.
 
     `gold` is (example,): class indices, or numbers for a model with one output, which learns them by their squared error.
-    `folder` is scratch: killed at any moment, the same call goes on from its last resume point to the same bits.
+    `folder` is scratch: killed at any moment, the same call goes on from its last resume point to the same bits. What is
+    damaged there is not gone on from, and `doubt` is told.
     """
     settings = settings.resolved(len(train))
     targets = as_targets(gold, model)
@@ -173,10 +187,16 @@ def fine_tune(
     kept = {step: folder / f"step-{step}" for step in settings.kept}
     for part in folder.glob("step-*.part"):
         shutil.rmtree(part)
-    last = resume_point(folder, kept)
+    drop_damaged(kept, doubt)
+
+    def there(step: int) -> bool:
+        return (step not in kept or kept[step].exists()) and (step not in settings.watched or looked(step))
+
+    needed = sorted({*kept, *settings.watched})
+    last = resume_point(folder, needed, there, doubt)
     if 0 in kept:
         save_model(model, kept[0])
-    if not all(path.exists() for path in kept.values()):
+    if not all(map(there, needed)):
         arguments = transformers.TrainingArguments(
             output_dir=str(folder),
             max_steps=settings.last,
@@ -226,4 +246,5 @@ def save_model(model: Model, folder: Path) -> None:
     if not folder.exists():
         part = folder.with_suffix(".part")
         model.net.save_pretrained(part)
+        seal(part)
         part.rename(folder)

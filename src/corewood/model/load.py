@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -19,9 +19,15 @@ import transformers
 from torch import Tensor, nn
 
 from corewood.errors import InputError
-from corewood.model.families import FAMILIES, Family, family
+from corewood.model.checkpoint import check_fit, check_vocabulary, open_weights, positions, quiet_transformers
+from corewood.model.checkpoint import check_head as check_head
+from corewood.model.checkpoint import class_names as class_names
+from corewood.model.checkpoint import read_config as read_config
+from corewood.model.checkpoint import read_tokenizer as read_tokenizer
+from corewood.model.families import Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
+from corewood.untrusted import user_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -112,10 +118,6 @@ class Model:
         return f"<b>{escape(self.name)}</b>{pd.Series(facts).to_frame().to_html(header=False)}"
 
 
-def class_names(config: Any) -> tuple[str, ...]:
-    return tuple(str(config.id2label[i]) for i in range(config.num_labels))
-
-
 def minilm_folder() -> Path:
     """The embedded model, from its package, checked by its hash."""
     found = importlib.util.find_spec(MINILM_PACKAGE)
@@ -137,58 +139,14 @@ def resolve(checkpoint: str, base: Path | None = None) -> str:
     """A folder as given (relative to `base`), the embedded model's folder, or a hub id."""
     if checkpoint == "minilm":
         return str(minilm_folder())
-    folder = (base or Path()) / Path(checkpoint).expanduser()
+    folder = user_path(checkpoint, base, "model")
     if folder.is_dir():
-        if not (folder / "config.json").exists():
+        if not (folder / "config.json").is_file():
             raise InputError(f"{folder}: no config.json there, so this is not a model's folder")
         return str(folder)
     if checkpoint.startswith((".", "/", "~")) or checkpoint.count("/") > 1:
         raise InputError(f"{checkpoint}: there is no such folder (looked at {folder.absolute()})")
     return checkpoint
-
-
-def quiet_transformers() -> None:
-    """Progress bars and load reports are ours to give."""
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
-def read_config(source: str, revision: str | None = None) -> Any:
-    quiet_transformers()
-    try:
-        return transformers.AutoConfig.from_pretrained(source, revision=revision or "main")
-    except (OSError, ValueError, KeyError) as problem:
-        why = f"({str(problem).splitlines()[0]})"
-        what = f"no such folder, and it could not be had from the hub {why}. Check the name, or give a folder."
-        if Path(source).is_dir():
-            known = ", ".join(FAMILIES)
-            what = f"its config.json is of no architecture that transformers knows {why}; known to Corewood: {known}"
-        raise InputError(f"model {source}: {what}") from None
-
-
-def read_tokenizer(source: str, pad_token: str | None = None, revision: str | None = None) -> PreTrainedTokenizerBase:
-    quiet_transformers()
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")
-    except (OSError, ValueError, TypeError) as problem:
-        raise InputError(f"model {source}: its tokenizer cannot be loaded ({str(problem).splitlines()[0]})") from None
-    if pad_token is not None:
-        tokenizer.pad_token = pad_token
-    if tokenizer.pad_token_id is None:
-        hint = tokenizer.eos_token or "<pad>"
-        raise InputError(
-            f"model {source}: its tokenizer has no padding token, which batches need; "
-            f"set model.pad_token, for instance to its end token: pad_token: {hint!r}"
-        )
-    if tokenizer.pad_token_id == tokenizer.unk_token_id and pad_token is not None and pad_token != tokenizer.unk_token:
-        raise InputError(f"model {source}: pad_token {pad_token!r} is not in its vocabulary")
-    return tokenizer
-
-
-def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
-    """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
-    own = getattr(config, "max_position_embeddings", 10**9) - family(config.model_type).position_offset
-    return int(min(max_length or 10**9, tokenizer.model_max_length, own))
 
 
 def load(
@@ -220,8 +178,8 @@ def load(
     source = str(source)
     folder = resolve(source)
     config = read_config(folder, revision)
-    family(config.model_type)
     words = read_tokenizer(tokenizer or folder, pad_token, revision)
+    check_vocabulary(words, config, source)
     if labels is not None:
         if not new_head and len(labels) != config.num_labels:
             raise InputError(
@@ -233,20 +191,8 @@ def load(
             config.problem_type = "regression" if len(labels) == 1 else None
     config.pad_token_id = words.pad_token_id
     torch.manual_seed(seed)
-    try:
-        net, info = transformers.AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            config=config,
-            revision=revision or "main",
-            dtype=torch.float32,
-            output_loading_info=True,
-            ignore_mismatched_sizes=new_head,
-            trust_remote_code=False,
-        )
-    except (OSError, ValueError) as problem:
-        raise InputError(f"model {source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
-    if info["missing_keys"] and not new_head:
-        raise headless(source, info["missing_keys"])
+    net, info = open_weights(folder, source, revision, config=config, dtype=torch.float32)
+    check_fit(net, info, source, new_head)
     # saved under the names it has in memory: transformers would put old ones back (gamma, beta), which resuming does not find
     net._weight_conversions = []
     name = source if source == "minilm" else Path(source).name
@@ -260,25 +206,6 @@ def load(
     if check:
         self_check(model)
     return model
-
-
-def headless(source: str, missing: Iterable[str]) -> InputError:
-    return InputError(
-        f"model {source}: it has no trained classification head ({', '.join(sorted(missing)[:2])} missing); "
-        "add fine_tune to the study, or give a fine-tuned checkpoint; in Python, cw.fine_tune(checkpoint, task, steps=...)"
-    )
-
-
-def check_head(source: str, revision: str | None = None, name: str = "") -> None:
-    """Whether a checkpoint is a classifier, by the names of its weights alone."""
-    quiet_transformers()
-    kind = transformers.AutoModelForSequenceClassification
-    try:
-        _, info = kind.from_pretrained(source, revision=revision or "main", device_map="meta", output_loading_info=True)
-    except (OSError, ValueError) as problem:
-        raise InputError(f"model {name or source}: cannot be loaded as a classifier ({str(problem).splitlines()[0]})") from None
-    if info["missing_keys"]:
-        raise headless(name or source, info["missing_keys"])
 
 
 def untrained(model: Model, seed: int) -> Model:

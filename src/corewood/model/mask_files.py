@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
 from corewood.errors import InputError
+from corewood.model.arrays import read_npy
 from corewood.model.mask import Mask
+from corewood.untrusted import parse_json, read_bytes, readable, user_path, why
 
 SUFFIXES = (".npy", ".json", ".safetensors")
 KINDS = ("heads", "mlps")
+LARGEST = 100_000_000  # bytes of one file
+MOST = 500  # masks at a time: each is compared with every other
 LAST = "if the last column of an .npy is the MLP, say --mlps"
 
 
@@ -57,20 +59,21 @@ def read_masks(path: str | Path, mlps: bool = False, heads: int | None = None) -
 
 
 def mask_files(path: Path) -> list[Path]:
-    if path.is_dir():
+    if user_path(path).is_dir():
         files = sorted(f for f in path.iterdir() if f.suffix in SUFFIXES and f.is_file())
         if not files:
             raise InputError(f"{path}: empty; there is no .npy, .json or .safetensors file in it")
         return files
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in SUFFIXES or not path.is_file():
         raise InputError(f"{path}: a mask is an .npy, .json or .safetensors file")
     return [path]
 
 
 def read_file(file: Path, name: str, last_is_mlp: bool) -> list[Named]:
     """One mask, or the masks of a pack: heads (mask, layer, head) and mlps (mask, layer)."""
+    name = readable(name)
     parts = {kind: hard(file, values) for kind, values in arrays(file, last_is_mlp).items()}
     extra = {a.ndim - (2 if kind == "heads" else 1) for kind, a in parts.items()}  # 0: a mask, 1: a pack
     together = {a.shape[:-1] if kind == "heads" else a.shape for kind, a in parts.items()}
@@ -86,17 +89,16 @@ def read_file(file: Path, name: str, last_is_mlp: bool) -> list[Named]:
 def arrays(file: Path, last_is_mlp: bool) -> dict[str, np.ndarray]:
     try:
         if file.suffix == ".npy":
-            with file.open("rb") as stream:
-                return parts_of(np.lib.format.read_array(stream, allow_pickle=False), last_is_mlp)
-        content = load_file(file) if file.suffix == ".safetensors" else json.loads(file.read_text(encoding="utf-8"))
+            return parts_of(read_npy(file), last_is_mlp)
+        raw = read_bytes(file, LARGEST)
+        content = load(raw) if file.suffix == ".safetensors" else parse_json(raw, f"{file}: ")
+        if not isinstance(content, dict):
+            raise InputError(f"{file}: not a mask; it needs heads (layer, head), mlps (layer,) or both, by name")
         return {kind: np.asarray(content[kind]) for kind in KINDS if kind in content}
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as problem:
-        if "Object arrays" in str(problem):
-            raise InputError(
-                f"{file}: holds Python objects, which need pickle, and that can run code: it is not read. "
-                "Write it again as numbers, with numpy.save(file, mask.astype(int))"
-            ) from None
-        raise InputError(f"{file}: cannot be read as a mask ({problem})") from None
+    except InputError:
+        raise
+    except Exception as problem:  # safetensors raises kinds of its own, also for numbers that numpy has not
+        raise InputError(f"{file}: cannot be read as a mask ({why(problem)})") from None
 
 
 def parts_of(grid: np.ndarray, last_is_mlp: bool) -> dict[str, np.ndarray]:
@@ -120,6 +122,8 @@ def hard(file: Path, values: np.ndarray) -> np.ndarray:
 
 
 def check_shapes(found: Sequence[Named], last_is_mlp: bool) -> None:
+    if len(found) > MOST:
+        raise InputError(f"{len(found):,} masks, and {MOST} at a time are the most: each is compared with every other")
     for kind in KINDS:
         group = having(found, kind)
         for mask in group:

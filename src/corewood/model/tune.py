@@ -11,8 +11,9 @@ from corewood.data.labels import classes_of, gold_classes, normal
 from corewood.data.task import Task, one_task
 from corewood.errors import InputError, SettingError
 from corewood.model import finetune
+from corewood.model.checkpoint import quiet_transformers
 from corewood.model.gates import check_model
-from corewood.model.load import Model, load, quiet_transformers
+from corewood.model.load import Model, load
 from corewood.model.progress import Show, bar
 from corewood.spec import FineTune
 

@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from corewood import seal
 from corewood.data.encode import Encoded, shuffled
 from corewood.data.task import Task, a_kind, one_task
 from corewood.errors import InputError, JobError
@@ -155,13 +156,18 @@ class State:
         arrays = {name: getattr(self, name) for name in TENSORS} | {"rows": rows}
         for place, one in enumerate(self.exchanged):
             arrays |= one.arrays(f"{place}.")
-        part = path.with_suffix(".part")
-        save_file(arrays, part)
-        part.rename(path)
+        save_file(arrays, seal.part_of(path))
+        seal.keep(path)
 
     @classmethod
-    def load(cls, path: Path) -> State:
-        saved = load_file(path)
+    def load(cls, path: Path, doubt: Callable[[str], None] = lambda _what: None) -> State | None:
+        """What `save` left there; nothing where that is damaged, of which `doubt` is told."""
+        file, damaged = seal.kept(path)
+        if damaged:
+            doubt("what was saved of the search is damaged")
+        if file is None:
+            return None
+        saved = load_file(file)
         rows = tuple(dict(zip(COLUMNS, row, strict=True)) for row in saved["rows"].tolist())
         begun = sum(name.endswith(".numbers") for name in saved)
         exchanged = tuple(Exchanged.from_arrays(saved, f"{place}.") for place in range(begun))

@@ -231,6 +231,7 @@ const examples = (() => {
     const { task } = open.model;
     const three = ![FULL, field("one").value].includes(field("other").value);
     const pairs = rows.some((row) => row.texts.length > 1);
+    const plain = (value) => (/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(value) ? `'${value}` : value); // no formula: cells.py
     const quote = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
     const said = ({ answer, chance }) => [task.labels[answer], String(chance / 100)];
     const kind = ({ one, full }) => (one.right ? (full.right ? "right" : "gained") : full.right ? "lost" : "wrong");
@@ -242,7 +243,7 @@ const examples = (() => {
       const facts = [dataset, String(row.number), ...texts, called, task.labels[row.gold], ...said(row.full), ...said(row.one)];
       lines.push([...facts, ...(three ? said(row.other) : []), kind(row)]);
     }
-    return lines.map((line) => line.map(quote).join(",")).join("\n") + "\n";
+    return lines.map((line) => line.map(plain).map(quote).join(",")).join("\n") + "\n";
   }
 
   // copied or, where the browser does not let a page do that, there to be copied by hand

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from corewood.report import (
     verdicts,
     ways_compared,
 )
+from corewood.report.cells import in_script
 from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
@@ -130,11 +130,9 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         holes=holes(tables),
         contents=contents(sections),
         sections="\n".join(parts),
-        dark=json.dumps(DARK),
-        specs=json.dumps(charts(sections), ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/"),
-        examples=json.dumps(
-            examples.packed(tables, models_of(apart(tables))), ensure_ascii=False, separators=(",", ":")
-        ).replace("<", "\\u003c"),
+        dark=in_script(DARK),
+        specs=in_script(charts(sections)),
+        examples=in_script(examples.packed(tables, models_of(apart(tables)))),
         script=script.replace("</script", "<\\/script"),
     )
 

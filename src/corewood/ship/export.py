@@ -17,8 +17,9 @@ from corewood.data.encode import Encoded, encode
 from corewood.data.task import Task
 from corewood.errors import CorewoodError, InputError
 from corewood.evaluate.predict import logits_of
+from corewood.model.checkpoint import quiet_transformers
 from corewood.model.gates import Means, check_model
-from corewood.model.load import Model, quiet_transformers
+from corewood.model.load import Model
 from corewood.model.mask import Mask, one_mask
 from corewood.model.progress import Show, bar
 from corewood.model.slim import subnetwork

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from corewood.data.encode import Encoded, by_length
 from corewood.errors import InputError
-from corewood.model.load import quiet_transformers
+from corewood.model.checkpoint import quiet_transformers
 from corewood.model.reference import Progress, no_progress
 
 if TYPE_CHECKING:

@@ -13,11 +13,21 @@ from pydantic.json_schema import GenerateJsonSchema
 from corewood.errors import InputError, SettingError
 
 Ablation = Literal["mean", "zero", "resample"]
+# the most of anything: beyond what a study can mean, and still no trouble for memory or time
+MOST_SEEDS = 1_000
+MOST_DRAWS = 1_000
+MOST_STEPS = 10_000_000
+MOST_EPOCHS = 100_000
+MOST_EXAMPLES = 10_000_000
+MOST_BATCH = 65_536
+MOST_THREADS = 1_024
+MOST_LISTED = 1_000
+LONGEST_TEXT = 20_000  # characters
 Sparsity = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_max_length=LONGEST_TEXT)
     LATER: ClassVar[tuple[str, ...]] = ()  # fields that came after results were first kept
 
     def __init__(self, /, *given: object, **settings: Any) -> None:
@@ -95,19 +105,25 @@ def any_number(kind: Any) -> BeforeValidator:
 def seed_list(value: object) -> object:
     """How many, or which."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = range(value)
+        value = range(min(value, MOST_SEEDS + 1))
     if isinstance(value, (list, tuple, range)):
         if not value:
             raise ValueError("give at least one")
+        if len(value) > MOST_SEEDS:
+            raise ValueError(f"takes at most {MOST_SEEDS:,}; make several studies of more")
         if len({*map(str, value)}) < len(value):
             raise ValueError(f"a value stands twice in {list(value)}")
         return tuple(value)
     raise ValueError("must be how many, as 6, or which, as [0, 1, 2]")
 
 
-Seed = Annotated[int, Field(ge=0)]
-HowMany = Annotated[int, Field(ge=1)]
-Seeds = Annotated[tuple[Seed, ...], BeforeValidator(seed_list, json_schema_input_type=HowMany | list[Seed])]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what every generator of random numbers takes
+HowMany = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+Listed = Annotated[list[Seed], Field(max_length=MOST_SEEDS)]
+Seeds = Annotated[tuple[Seed, ...], BeforeValidator(seed_list, json_schema_input_type=HowMany | Listed)]
+Step = Annotated[int, Field(ge=0, le=MOST_STEPS)]
+Epochs = Annotated[float, Field(gt=0, le=MOST_EPOCHS)]
+Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]
 
 
 def kept_units(units: int, sparsity: float, key: str = "sparsity") -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from corewood.spec.base import Seeds, Spec, listed
+from corewood.spec.base import MOST_DRAWS, MOST_EXAMPLES, MOST_LISTED, MOST_STEPS, Epochs, Seeds, Spec, Step, listed
 from corewood.spec.ways import Searches, Way
 
 
@@ -21,13 +21,11 @@ def step_list(value: object) -> object:
 
 
 # of those that fine-tuning keeps
-Step = Annotated[int, Field(ge=0)]
 Steps = Annotated[
     Literal["all"] | tuple[Step, ...], BeforeValidator(step_list, json_schema_input_type=Literal["all"] | Step | list[Step])
 ]
 TOP = re.compile(r"top (\d+)")
 CORE, MOST = "core", 6  # a set by its name; heads of which all sets are removed at most: 57 sets
-Epochs = Annotated[float, Field(gt=0)]
 
 
 class EffectiveSize(Searches):
@@ -68,7 +66,7 @@ class Ablations(Spec):
         (), description="'core', all of its heads; 'top 3', its heads with the largest effects in all sets; or 'L2.H5 + L3.H7'"
     )
     pairs: bool = Field(False, description="all pairs of the core, and all of its heads at once; needs a way")
-    examples: int | None = Field(None, ge=2, description="of each dataset, evenly over cases; default: all")
+    examples: int | None = Field(None, ge=2, le=MOST_EXAMPLES, description="of each dataset, evenly over cases; default: all")
     checkpoints: Steps = Field((), description="steps beside the last one, of those that fine_tune keeps, or all")
 
     @property
@@ -102,8 +100,8 @@ class Attention(Spec):
     """What heads attend to."""
 
     dataset: str | None = Field(None, description="whose texts; default: the first challenge set")
-    examples: int = Field(500, ge=2, description="drawn evenly over cases")
-    maps: int = Field(2, ge=0, description="examples whose maps the report shows, the shortest in focus")
+    examples: int = Field(500, ge=2, le=MOST_EXAMPLES, description="drawn evenly over cases")
+    maps: int = Field(2, ge=0, le=MOST_LISTED, description="examples whose maps the report shows, the shortest in focus")
     texts: tuple[Annotated[tuple[str, ...], Field(max_length=2), listed(str, 2, filled=True)], ...] = Field(
         (), description="further examples to map: a text, or a pair of texts, each"
     )
@@ -116,7 +114,7 @@ class Tickets(Spec):
     of: Annotated[tuple[Way, ...], listed(Way)] | None = Field(
         None, description="ways whose subnetworks are the good ones; default: importance and magnitude, where there are such"
     )
-    random: int = Field(1, ge=0, description="how many random ones of each good one")
+    random: int = Field(1, ge=0, le=MOST_DRAWS, description="how many random ones of each good one")
     retrain: bool = Field(True, description="judge each after retraining from the pretrained weights, too")
     longer: Annotated[tuple[Epochs, ...], listed(Epochs)] = Field(
         (), description="retrain bad ones for these numbers of epochs as well (appendix D)"
@@ -141,11 +139,11 @@ class Tickets(Spec):
 class Patterns(Spec):
     """What kind of picture each head's attention makes (LT, section 5.2)."""
 
-    examples: int = Field(100, ge=2, description="of each task")
+    examples: int = Field(100, ge=2, le=MOST_EXAMPLES, description="of each task")
     annotated: str | None = Field(None, description="a folder of your own maps (.npy) with labels.csv: file, type")
     pretrained: bool = Field(True, description="look at the model before fine-tuning, too")
     pruned: bool = Field(
         True, description="look at super-survivors in models pruned to them, as the paper does; false: in whole ones"
     )
-    maps: int = Field(6000, ge=50, description="generated maps that the classifier learns from")
-    steps: int = Field(900, ge=1, description="of its training")
+    maps: int = Field(6000, ge=50, le=1_000_000, description="generated maps that the classifier learns from")
+    steps: int = Field(900, ge=1, le=MOST_STEPS, description="of its training")

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from corewood.errors import InputError, StudyError, nearest
+from corewood.spec.loader import load_yaml
 from corewood.spec.study import StudySpec
 from corewood.spec.tasks import TASK_KINDS
 from corewood.spec.words import by_key, wrong, wrong_yaml
@@ -28,21 +29,6 @@ FORMER = {
 SPARSITY = "sparsity is the fraction of units removed and must lie between 0 and 1, both excluded"
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without code, and without silently dropping the first of two equal keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
-            if isinstance(key, (str, int, float)) and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def read_study(path: str | Path, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
     """Read a study file; `presets` are names of its own, `changes` are `key.path=value` strings, the value in YAML.
 
@@ -53,6 +39,8 @@ def read_study(path: str | Path, changes: list[str] | None = None, presets: list
     """
     path = Path(path)
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{path}: is no regular file, so it is no study file")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
@@ -71,7 +59,7 @@ def read_study(path: str | Path, changes: list[str] | None = None, presets: list
 
 def parse_study(text: str, source: str, changes: list[str] | None = None, presets: list[str] | None = None) -> StudySpec:
     try:
-        raw = yaml.load(text, Loader=_Loader)
+        raw = load_yaml(text)
     except (yaml.YAMLError, TypeError) as problem:  # TypeError: a mapping or list as a key
         raise StudyError(source, [wrong_yaml(problem, text)]) from None
     if not isinstance(raw, dict):
@@ -106,8 +94,8 @@ def _apply(raw: dict[Any, Any], change: str) -> None:
     if not equals:
         raise InputError(f"--set {change}: write it as key=value, for instance --set prune.l0.seeds=12")
     try:
-        _put(raw, key, yaml.load(value, Loader=_Loader), f"--set {change}")
-    except yaml.YAMLError:
+        _put(raw, key, load_yaml(value), f"--set {change}")
+    except (yaml.YAMLError, TypeError):
         raise InputError(f"--set {change}: the value is not valid YAML; quote it") from None
 
 

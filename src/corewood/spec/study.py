@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from corewood.spec.base import Ablation, Spec
+from corewood.spec.base import MOST_EXAMPLES, Ablation, Seed, Spec
 from corewood.spec.questions import Ablations, Attention, EffectiveSize, Patterns, Tickets
 from corewood.spec.tasks import FilesTask, TaskSpec
 from corewood.spec.tuning import ModelSpec, Tuning
@@ -16,12 +16,13 @@ from corewood.spec.ways import Prune
 
 CHALLENGE = "challenge"
 RESERVED = ("in domain", "mixed", "all")  # sets that have these names already
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+LONGEST_NAME = 200  # characters: folders and files are called so, with a little more
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)]
 
 
 def slug(name: str) -> str:
     """A name that a study or a set can have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "study"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:LONGEST_NAME].strip("-._") or "study"
 
 
 def named_lists(focus: object) -> object:
@@ -71,8 +72,8 @@ class StudySpec(Spec):
     ] = Field({}, description="the challenge cases the study is about, or named lists of them; default: all cases")
     ablate: Ablation = Field("mean", description="stand-in: what a closed unit gives instead of its own output")
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the masks of `l0` with these stand-ins, too")
-    sample: int = Field(2048, ge=2, description="training examples that searches and means may use")
-    seed: int = Field(0, ge=0, description="draws the sample, limits, halves, examples, random and bad masks")
+    sample: int = Field(2048, ge=2, le=MOST_EXAMPLES, description="training examples that searches and means may use")
+    seed: Seed = Field(0, description="draws the sample, limits, halves, examples, random and bad masks")
     figures: tuple[Literal["svg", "pdf", "png"], ...] = Field(
         ("svg", "pdf", "png"), description="files of each chart beside the report; [] is fastest"
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, FieldSerializationInfo, Tag, field_serializer, model_validator
 
-from corewood.spec.base import Spec, any_number, listed
+from corewood.spec.base import MOST_EXAMPLES, Seed, Spec, any_number, listed
 
 Metric = Literal["accuracy", "matthews", "pearson"]
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
@@ -26,6 +26,7 @@ GLUE_LABELS: dict[str, tuple[str, ...]] = {
     "rte": ("entailment", "not_entailment"),
     "wnli": ("not_entailment", "entailment"),
 }
+MOST_GENERATED = 200_000  # examples, made in seconds
 GLUE_METRICS: dict[str, Metric] = {**dict.fromkeys(GLUE_LABELS, "accuracy"), "cola": "matthews", "stsb": "pearson"}
 
 
@@ -71,7 +72,10 @@ class SourceSpec(Spec):
     )
     broken: Literal["refuse", "drop"] = Field("refuse", description="what to do with lines of a TSV that lack fields")
     limit: int | None = Field(
-        None, ge=1, description="so many rows, drawn by the study's seed; with cases, evenly over them; default: all"
+        None,
+        ge=1,
+        le=MOST_EXAMPLES,
+        description="so many rows, drawn by the study's seed; with cases, evenly over them; default: all",
     )
 
     @model_validator(mode="after")
@@ -151,8 +155,10 @@ class GlueTask(Spec):
     glue: GlueName = Field(..., description="which of the nine")
     folder: str | None = Field(None, description="of GLUE's own files; default: from the hub")
     revision: str | None = Field(None, description="of the hub set; default: the newest")
-    train_limit: int | None = Field(None, ge=1, description="so many rows, drawn by the study's seed; default: all")
-    validation_limit: int | None = Field(None, ge=1, description="the same for validation; default: all")
+    train_limit: int | None = Field(
+        None, ge=1, le=MOST_EXAMPLES, description="so many rows, drawn by the study's seed; default: all"
+    )
+    validation_limit: int | None = Field(None, ge=1, le=MOST_EXAMPLES, description="the same for validation; default: all")
     challenge: Mapping[str, SourceSpec] = Field({}, description="name -> a source, each with its cases")
 
     @model_validator(mode="after")
@@ -193,10 +199,10 @@ class GeneratedTask(Spec):
     """The embedded task with a planted shortcut; see docs/methods.md."""
 
     generated: Literal["overlap"] = Field(..., description="the only one")
-    seed: int = Field(0, ge=0, description="of the examples")
-    train: int = Field(12_000, ge=32, description="examples to learn from")
-    validation: int = Field(1_000, ge=16, description="examples in domain")
-    per_case: int = Field(100, ge=2, description="examples of each case")
+    seed: Seed = Field(0, description="of the examples")
+    train: int = Field(12_000, ge=32, le=MOST_GENERATED, description="examples to learn from")
+    validation: int = Field(1_000, ge=16, le=MOST_GENERATED, description="examples in domain")
+    per_case: int = Field(100, ge=2, le=MOST_GENERATED // 20, description="examples of each case")
     counter: float = Field(0.04, ge=0, le=0.5, description="share of counter-examples in training")
 
     @property

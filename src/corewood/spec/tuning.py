@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from corewood.errors import InputError
-from corewood.spec.base import Seeds, Spec, part_of
+from corewood.spec.base import MOST_LISTED, MOST_STEPS, MOST_THREADS, Batch, Epochs, Seed, Seeds, Spec, Step, part_of
 from corewood.spec.tasks import LabelName
 from corewood.spec.words import by_key
 
@@ -26,7 +26,10 @@ class ModelSpec(Spec):
         None, description="for decoders without one, for instance `<|endoftext|>`; default: the tokenizer's"
     )
     max_length: int | None = Field(
-        None, ge=4, description="tokens per example; longer texts are cut, and counted; default: the model's positions"
+        None,
+        ge=4,
+        le=MOST_STEPS,
+        description="tokens per example; longer texts are cut, and counted; default: the model's positions",
     )
     device: str = Field(
         "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto` (CUDA where there is one), `cpu`, `cuda`, `mps`"
@@ -36,24 +39,24 @@ class ModelSpec(Spec):
 class Training(Spec):
     """Fine-tuning with transformers' Trainer; checkpoints are kept at the given steps, and at the end."""
 
-    steps: int | None = Field(None, ge=1, description="how long; either this or epochs")
-    epochs: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="passes over the training examples, instead of steps; rounded up to steps"
-    )
-    batch: int = Field(32, ge=1, description="examples per step")
-    accumulate: int = Field(
-        1, ge=1, description="parts that a batch is run in, where it does not fit at once; one step all the same"
+    steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="how long; either this or epochs")
+    epochs: Epochs | None = Field(None, description="passes over the training examples, instead of steps; rounded up to steps")
+    batch: Batch = Field(32, description="examples per step")
+    accumulate: Batch = Field(
+        1, description="parts that a batch is run in, where it does not fit at once; one step all the same"
     )
     learning_rate: float = Field(5e-5, gt=0, description="at the start; it falls linearly to 0")
-    warmup: int = Field(0, ge=0, description="steps over which the learning rate rises")
+    warmup: Step = Field(0, description="steps over which the learning rate rises")
     weight_decay: float = Field(0.0, ge=0, description="AdamW's")
-    checkpoints: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="steps to keep the model at, beside the last; 0: before training"
+    checkpoints: tuple[Step, ...] = Field(
+        (), max_length=MOST_LISTED, description="steps to keep the model at, beside the last; 0: before training"
     )
     watch: int | None = Field(
-        None, ge=1, description="judge the model every so many steps, without keeping it; a change trains anew"
+        None, ge=1, le=MOST_STEPS, description="judge the model every so many steps, without keeping it; a change trains anew"
     )
-    threads: int = Field(1, ge=1, description="CPU threads of this one job; part of its result to the last bit")
+    threads: int = Field(
+        1, ge=1, le=MOST_THREADS, description="CPU threads of this one job; part of its result to the last bit"
+    )
 
     LATER: ClassVar[tuple[str, ...]] = ("accumulate", "watch")
 
@@ -66,6 +69,8 @@ class Training(Spec):
         beyond = [] if self.steps is None else [c for c in self.checkpoints if c > self.steps]
         if beyond:
             raise ValueError(f"checkpoints {beyond} lie beyond the last step, {self.steps}")
+        if self.steps and self.watch and self.steps // self.watch > MOST_LISTED:
+            raise ValueError(f"watch: judges the model {self.steps // self.watch:,} times; {MOST_LISTED:,} are the most")
         return self
 
     def resolved(self, examples: int) -> Self:
@@ -73,6 +78,11 @@ class Training(Spec):
         if self.epochs is None:
             return self
         steps = max(1, math.ceil(round(examples * self.epochs / self.batch, 6)))  # 1.1 * 100 is a little above 110
+        if steps > MOST_STEPS or (self.watch and steps // self.watch > MOST_LISTED):
+            raise InputError(
+                f"fine_tune.epochs: {self.epochs:g} epochs of {examples} examples are {steps:,} steps; {MOST_STEPS:,} are the "
+                f"most, and {MOST_LISTED:,} looks on the way"
+            )
         beyond = [c for c in self.checkpoints if c > steps]
         if beyond:
             raise InputError(
@@ -109,7 +119,7 @@ class FineTune(Training):
         188
     """
 
-    seed: int = Field(0, ge=0, description="of the classifier's start and the order of examples")
+    seed: Seed = Field(0, description="of the classifier's start and the order of examples")
 
 
 class Tuning(Training):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from corewood.errors import nearest
-from corewood.spec.base import Seeds, Sparsity, Spec, any_number, listed, part_of
+from corewood.spec.base import MOST_DRAWS, MOST_STEPS, Batch, Seeds, Sparsity, Spec, Step, any_number, listed, part_of
 from corewood.spec.words import by_key
 
 AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
@@ -23,6 +23,8 @@ CORE = "core"  # as a unit: all heads that the L0 masks of `prune` have in commo
 def number_or_auto(steps: int | str) -> int | str:
     if steps != "auto" and (isinstance(steps, str) or steps < 1):
         raise ValueError(f"give a number of steps, 1 or more, or auto, not {steps}")
+    if steps != "auto" and int(steps) > MOST_STEPS:
+        raise ValueError(f"give {MOST_STEPS:,} steps at the most, or auto")
     return steps
 
 
@@ -65,19 +67,19 @@ class L0(Spec):
     budget: Annotated[float, Field(gt=0), AfterValidator(at_most_whole)] = Field(
         1.0, description="with auto: below 1, a shorter search: factor on its gradient steps, rounds and texts a round"
     )
-    rounds: int = Field(24, ge=1, description="with auto: rounds of exchanges at the most, for each size")
+    rounds: int = Field(24, ge=1, le=10_000, description="with auto: rounds of exchanges at the most, for each size")
     starts: int = Field(
         1, ge=1, le=100, description="with auto, to search more: so many searches, of which the best by held-out KL is given"
     )
     ramp: float = Field(0.7, gt=0, le=1, description="share of the steps over which the target grows to `sparsity`")
-    batch: int = Field(32, ge=1, description="examples per step")
+    batch: Batch = Field(32, description="examples per step")
     start: float = Field(2.5, description="mean of the initial log_alpha")
     start_std: float = Field(0.3, ge=0, description="its standard deviation")
     rate: float = Field(0.5, gt=0, description="of the gates")
     lambda_rate: float = Field(1.0, gt=0, description="Adam's rate for the two multipliers")
     decay: float = Field(0.0, ge=0, description="AdamW's, of the gates")
     lambda_decay: float = Field(0.0, ge=0, description="of the multipliers, which it makes leak")
-    warmup: int = Field(0, ge=0, description="steps over which the rates rise")
+    warmup: Step = Field(0, description="steps over which the rates rise")
     counts_from: Literal[0, 1] = Field(1, description="what ramp and warm-up call the first step; the released code, 0")
     linear_decay: bool = Field(True, description="whether the rates fall linearly")
     clip: float = Field(1.0, gt=0, description="largest norm of a gradient")
@@ -86,7 +88,7 @@ class L0(Spec):
     )
     measure: Literal["expected", "sampled"] = Field("expected", description="which sparsity the multipliers see")
     noise: Literal["example", "batch"] = Field("example", description="one draw of the gates per example or per batch")
-    parts: int = Field(1, ge=1, description="parts that a batch is run in, each with its own draw; their losses are averaged")
+    parts: Batch = Field(1, description="parts that a batch is run in, each with its own draw; their losses are averaged")
     dropout: bool = Field(False, description="in the pruned model")
     final: Literal["top", "released"] = Field("top", description="exact size, or the released code's rule")
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["search"] = Field(
@@ -240,7 +242,7 @@ class Importance(Spec):
     per: Literal["example", "batch"] = Field(
         "example", description="whose gradient is taken without its sign; the released code, batch"
     )
-    batch: int = Field(32, ge=1, description="examples per step")
+    batch: Batch = Field(32, description="examples per step")
     by_length: bool = Field(True, description="batches of texts of similar length; false: in the order of the data")
     normalise: bool = Field(True, description="divide heads by their layer's l2 norm")
     over: Literal["left", "all"] = Field("left", description="the norm: of the heads that are left, or of pruned ones too")
@@ -288,13 +290,13 @@ class Random(Spec):
     """Masks of exactly the sizes of another way's, drawn by chance."""
 
     like: Way = Field("l0", description="masks of exactly the sizes of this way's")
-    draws: int = Field(1, ge=1, description="masks beside each")
+    draws: int = Field(1, ge=1, le=MOST_DRAWS, description="masks beside each")
 
 
 class CoreAlone(Spec):
     """The heads that all L0 masks keep, alone with all MLPs; and with random others, as many as each L0 mask has."""
 
-    draws: int = Field(3, ge=0, description="of random others, for each L0 mask")
+    draws: int = Field(3, ge=0, le=MOST_DRAWS, description="of random others, for each L0 mask")
 
 
 class Given(Spec):

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from corewood.errors import nearest
+from corewood.untrusted import shortened
 
 # by pydantic's kind of mistake; {...} is what its context says
 WRONG = {
@@ -27,6 +28,9 @@ WRONG = {
     "less_than_equal": "must be {le:g} or less",
     "too_short": "needs at least {min_length}, not {actual_length}",
     "too_long": "takes at most {max_length}, not {actual_length}",
+    "string_too_long": "takes at most {max_length} characters",
+    "string_unicode": "holds half a character (a lone surrogate); write the whole character",
+    "invalid_key": "keys are texts; put it in quotes",
 }
 # what stands in for a mapping, by its class
 EXAMPLES = {
@@ -132,7 +136,8 @@ def given(value: object, expected: str = "") -> str:
     if not isinstance(value, (str, int, float)):
         return ""
     near = nearest(value, expected.replace("'", "").replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
-    return f" (given: {value!r}).{near}" if near else f" (given: {value!r})"
+    shown = shortened(repr(value))
+    return f" (given: {shown}).{near}" if near else f" (given: {shown})"
 
 
 def wrong_yaml(problem: Exception, text: str) -> str:
@@ -158,4 +163,4 @@ def wrong_yaml(problem: Exception, text: str) -> str:
     elif "could not determine a constructor" in said:
         said = "a YAML tag (!...) that a study file does not take"
     line = (text.splitlines() or [""])[min(where.line, len(text.splitlines()) - 1)].strip()
-    return f"line {where.line + 1}{f', “{line}”' if line else ''}: {said}"
+    return f"line {where.line + 1}{f', “{shortened(line)}”' if line else ''}: {said}"

@@ -3,7 +3,7 @@
     store/
       entries/<kind>/<key>/meta.json + files      meta.json holds the SHA-256 of every file
       failures/<key>.json                         why a job failed last time
-      scratch/<key>/                              where a long job keeps what it needs to go on
+      scratch/<key>/                              where a long job keeps what it needs to go on (seal.py)
       locks/<key>                                 held while a job runs
 
 Nothing is ever changed in place: an entry is filled under a temporary name and renamed.
@@ -32,6 +32,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from corewood.errors import CorewoodError, StoreError
+from corewood.seal import file_digest as file_digest
+from corewood.seal import on_disk
+from corewood.untrusted import LONGEST_NAME, shortened, why
 
 META = "meta.json"
 DAY = 86_400.0  # seconds
@@ -47,14 +50,15 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
 
 
-def file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def obstacle(folder: Path) -> str:
     """Why nothing can be written into a folder that may still have to be made, or nothing."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    long = [part for part in folder.absolute().parts if len(os.fsencode(part)) > LONGEST_NAME]
+    if long:
+        return f"{shortened(long[0])}: {os.strerror(errno.ENAMETOOLONG)}"
+    try:
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    except OSError as problem:
+        return why(problem)
     if not there.is_dir():
         return f"{there}: {os.strerror(errno.ENOTDIR)}"
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{there}: {os.strerror(errno.EACCES)}"
@@ -80,6 +84,10 @@ class Entry:
     def path(self, name: str) -> Path:
         return self.folder / name
 
+    def paths(self) -> list[Path]:
+        """Of its own files; what somebody else put there is not among them."""
+        return [self.folder / name for name in sorted(self.meta["files"])]
+
 
 class Store:
     def __init__(self, root: str | Path) -> None:
@@ -98,29 +106,42 @@ class Store:
     def get(self, kind: str, key: str) -> Entry:
         folder = self.folder(kind, key)
         try:
-            return Entry(key, folder, json.loads((folder / META).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as problem:
-            raise StoreError(f"{folder}: this result is missing or unreadable ({problem}); run the study again") from None
+            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+            if not isinstance(meta, dict) or (meta.get("kind"), meta.get("key")) != (kind, key):
+                raise ValueError("its meta.json is of another result")
+        except (OSError, ValueError, RecursionError) as problem:
+            raise StoreError(f"{folder}: this result is missing or unreadable ({why(problem)}); run the study again") from None
+        return Entry(key, folder, meta)
 
     def has(self, kind: str, key: str) -> bool:
         return (self.folder(kind, key) / META).exists()
 
-    def damage(self, kind: str, key: str) -> str | None:
-        """What is wrong with an entry that is there; None when it is whole."""
+    def damage(self, kind: str, key: str, made_of: Mapping[str, Any] | None = None) -> str | None:
+        """What is wrong with an entry that is there; None when it is whole. `made_of` are the params and inputs it should have:
+        a key is what these make, and an entry under a key that is not its own is another result."""
         folder = self.folder(kind, key)
         try:
             meta = json.loads((folder / META).read_text(encoding="utf-8"))
-            files = meta["files"]
-        except (OSError, ValueError, KeyError, TypeError):
+            sealed = meta.pop("digest", None) == digest(meta)
+            files = meta["files"].items()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return "meta.json is unreadable"
-        if meta.pop("digest", None) != digest(meta):
+        if not sealed:
             return "meta.json does not match its checksum"
-        for name, expected in files.items():
-            path = folder / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != expected["bytes"] or file_digest(path) != expected["sha256"]:
-                return f"{name} does not match its checksum"
+        if (meta.get("kind"), meta.get("key")) != (kind, key):
+            return "it is another result, put in this one's place"
+        for name, wanted in (made_of or {}).items():
+            if canonical(meta.get(name)) != canonical(wanted):
+                return f"it was made of other {name} than the study has"
+        try:
+            for name, expected in files:
+                path = folder / name
+                if not path.is_file():
+                    return f"{name} is missing"
+                if path.stat().st_size != expected["bytes"] or file_digest(path) != expected["sha256"]:
+                    return f"{name} does not match its checksum"
+        except OSError as problem:
+            return f"it cannot be read ({why(problem)})"
         return None
 
     def discard(self, kind: str, key: str) -> None:
@@ -155,8 +176,7 @@ class Store:
                 content["digest"] = digest(content)
                 (part / META).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 for path in (*files, part / META):
-                    with path.open("rb") as stream:
-                        os.fsync(stream.fileno())
+                    on_disk(path)
                 target = self.folder(kind, key)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 try:
@@ -245,7 +265,7 @@ class Store:
     def failure(self, key: str) -> str | None:
         try:
             return str(json.loads((self.root / "failures" / f"{key}.json").read_text(encoding="utf-8"))["reason"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
     def forget_failure(self, key: str) -> None:

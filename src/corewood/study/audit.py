@@ -18,16 +18,18 @@ import yaml
 from scipy.optimize import linear_sum_assignment
 
 from corewood.data.encode import encode
+from corewood.data.files import check_twice, file_rows
 from corewood.data.guess import Columns, Wanted, columns_of, label_values, refold, text_and_label
 from corewood.data.labels import fold_classes
 from corewood.data.layouts import Known
-from corewood.data.read import check_labels, file_rows, read_split
+from corewood.data.read import check_labels, read_split
 from corewood.errors import InputError, nearest
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import check_head, class_names, load, read_config, resolve
 from corewood.spec import SourceSpec
 from corewood.spec.schema import SCHEMA, modeline
 from corewood.spec.study import slug
+from corewood.untrusted import user_path
 
 TRIED = 256  # validation examples on which the labels are tried
 CLEAR = 0.15  # on so many more of these another reading must be right to doubt the one that was taken, and on more than chance
@@ -86,14 +88,16 @@ class Guess:
 
 
 def rows_of(path: Path, option: str) -> pd.DataFrame:
-    if not path.exists():
+    if not user_path(path, key=option).exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise InputError(f"{option} {path}: there is no such file.{nearest(path.name, near)}")
     frame, classes, _ = file_rows(path, SourceSpec.model_validate({"path": str(path), "text": "?"}), Known((), ("label",)))
     if frame.empty:
         raise InputError(f"{option} {path}: no rows; give a file with examples")
+    check_twice(frame, f"{option} {path}")
     for column, names in classes.items():  # an Arrow folder may carry the names of its numbers
-        frame[column] = frame[column].map(lambda v, names=names: names[int(v)] if 0 <= int(v) < len(names) else str(v))
+        numbers = {str(number): name for number, name in enumerate(names)}
+        frame[column] = frame[column].map(lambda v, known=numbers: known.get(str(v).removesuffix(".0"), str(v)), "ignore")
     return frame
 
 
@@ -258,7 +262,7 @@ def near(path: Path, home: Path) -> str:
 
 
 def checkpoint_near(checkpoint: str, home: Path) -> str:
-    folder = Path(checkpoint).expanduser()
+    folder = user_path(checkpoint)
     return near(folder, home) if folder.is_dir() else checkpoint
 
 

@@ -60,6 +60,11 @@ class Job:
         key = digest({**content, "inputs": {n: k for n, (_, k) in keys.items()}})
         return cls(kind.name, key, title, params, keys, local or {}, work)
 
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What the entry of a job that was run says of itself."""
+        return {"params": self.params, "inputs": self.inputs}
+
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -77,6 +82,11 @@ class Work:
     store: Store
     folder: Path  # the new entry, under its temporary name
     progress: Progress
+    notes: list[str] = field(default_factory=list)  # what the user should know of how it went
+
+    def doubt(self, what: str) -> None:
+        """Of what an earlier try left: it is not gone on from."""
+        self.notes.append(f"{self.job.title}: {what}, so it was done anew from there")
 
     def input(self, name: str) -> Entry:
         return self.store.get(*self.job.inputs[name])
@@ -135,8 +145,11 @@ def execute(job: Job, store: Store, progress: Progress) -> None:
         assert do is not None
         torch.set_num_threads(int(job.local.get("threads", 1)))
         started = time.monotonic()
-        meta: dict[str, Any] = {"title": job.title, "params": job.params, "inputs": job.inputs, "work": job.work}
+        meta: dict[str, Any] = {"title": job.title, **job.made_of, "work": job.work}
         with store.writing(job.kind, job.key, meta) as folder:
-            meta |= do(Work(job, store, folder, progress))
+            work = Work(job, store, folder, progress)
+            meta |= do(work)
+            if work.notes:
+                meta["notes"] = [*meta.get("notes", []), *work.notes]
             meta["seconds"] = round(time.monotonic() - started, 3)
         store.clear_scratch(job.key)

@@ -18,13 +18,15 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save_file
 
+from corewood import seal
 from corewood.data.encode import encode
 from corewood.data.labels import describe
 from corewood.data.task import Split
+from corewood.errors import InputError
 from corewood.evaluate.predict import logits_of
-from corewood.model.families import family
+from corewood.model.checkpoint import check_vocabulary, positions, read_config, read_tokenizer
 from corewood.model.finetune import fine_tune
-from corewood.model.load import positions, read_config, read_tokenizer, resolve, unit_shape
+from corewood.model.load import resolve, unit_shape
 from corewood.model.mask import unit_names
 from corewood.model.reference import reference, sample_indices
 from corewood.model.weights import weights_masked
@@ -33,10 +35,12 @@ from corewood.store.store import canonical, file_digest
 from corewood.study.entries import read_encoded, read_masks, read_weights, write_encoded, write_logits, write_reference
 from corewood.study.job import Job, Kind, Work
 from corewood.study.subnetwork import FULL, Subnetwork
+from corewood.untrusted import why
 
 WEIGHTS_AND_TOKENIZER = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 IN_DOMAIN, IN_DOMAIN_TOO, CHALLENGE = "in-domain", "in-domain too", "challenge"
 WATCH = "watch "  # before the datasets that a fine-tuning judges its model on
+MOST_JOBS = 50_000
 VALIDATION, TRAIN, SEARCH = "validation", "train", "search"  # splits; ways look at the labels of `search`
 
 
@@ -52,8 +56,11 @@ def model_digest(source: str, revision: str | None) -> str:
     folder = Path(source)
     if not folder.is_dir():
         return f"hub:{source}@{revision or 'main'}"
-    files = sorted({p for pattern in WEIGHTS_AND_TOKENIZER for p in folder.glob(pattern)})
-    return hashlib.sha256("".join(f"{p.name}:{file_digest(p)}\n" for p in files).encode()).hexdigest()[:32]
+    files = sorted({p for pattern in WEIGHTS_AND_TOKENIZER for p in folder.glob(pattern) if p.is_file()})
+    try:
+        return hashlib.sha256("".join(f"{p.name}:{file_digest(p)}\n" for p in files).encode()).hexdigest()[:32]
+    except (OSError, UnicodeEncodeError) as problem:
+        raise InputError(f"model {source}: its files cannot be read ({why(problem)}); check their permissions") from None
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,8 @@ class Checkpoint:
 def read_checkpoint(spec: ModelSpec, base: Path) -> Checkpoint:
     source = resolve(spec.checkpoint, base)
     config = read_config(source, spec.revision)
-    family(config.model_type)
     tokenizer = read_tokenizer(source, spec.pad_token, spec.revision)
+    check_vocabulary(tokenizer, config, spec.checkpoint)
     digest, length = model_digest(source, spec.revision), positions(config, tokenizer, spec.max_length)
     return Checkpoint(spec, source, digest, config, tokenizer, length, *unit_shape(config))
 
@@ -163,6 +170,11 @@ class ModelPlan:
         self, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1, **local: Any
     ) -> Job:
         """A job that two parts ask for is one job."""
+        if len(self.jobs) >= MOST_JOBS:
+            raise InputError(
+                f"this study stands for more than {MOST_JOBS:,} jobs, which is more than it can be planned for; ask for fewer "
+                "seeds, sparsities, draws or checkpoints, or make several studies of it: they share what they have in common"
+            )
         job = Job.make(kind, f"{self.who}{title}", params, inputs, {**self.local, **local}, work)
         return self.jobs.setdefault(job.key, job)
 
@@ -271,16 +283,27 @@ def do_fine_tune(work: Work) -> dict[str, Any]:
     scratch = work.store.scratch(work.job.key)
     watched = {name.removeprefix(WATCH): read_encoded(work.input(name)) for name in work.job.inputs if name.startswith(WATCH)}
 
+    def seen_at(step: int) -> Path:
+        return scratch / f"watched-{step}.safetensors"
+
     def look(step: int) -> None:
         logits = {name: logits_of(model, model.units.full(), examples) for name, examples in watched.items()}
-        save_file(logits, scratch / "watched.part")
-        (scratch / "watched.part").replace(scratch / f"watched-{step}.safetensors")
+        save_file(logits, seal.part_of(seen_at(step)))
+        seal.keep(seen_at(step))
 
-    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress, look=look)
+    def looked(step: int) -> bool:
+        found, damaged = seal.kept(seen_at(step))
+        if damaged:
+            work.doubt(f"what was seen at step {step} is damaged")
+        return found is not None
+
+    facts: dict[str, Any] = {"progress": work.progress, "look": look, "looked": looked, "doubt": work.doubt}
+    kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, **facts)
     for step in settings.watched:
-        link_or_copy(str(scratch / f"watched-{step}.safetensors"), str(work.folder / f"watched-{step}.safetensors"))
+        link_or_copy(str(seal.kept(seen_at(step))[0]), str(work.folder / seen_at(step).name))
     for step, folder in kept.items():  # linked, not moved: a kill before the entry is complete must lose nothing
-        shutil.copytree(folder, work.folder / f"step-{step}", copy_function=link_or_copy)
+        leave = shutil.ignore_patterns(seal.SEAL)
+        shutil.copytree(folder, work.folder / f"step-{step}", ignore=leave, copy_function=link_or_copy)
     model.tokenizer.save_pretrained(work.folder / "tokenizer")
     return {}
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corewood.data.encode import unknown_share
 from corewood.data.labels import classes_of, fold_classes
 from corewood.data.named import read_task
 from corewood.data.task import Split, Task, halves
 from corewood.errors import InputError, nearest
-from corewood.model.load import check_head, class_names
+from corewood.model.checkpoint import check_head, class_names
 from corewood.spec import GlueTask, StudySpec, kept_units
 from corewood.study import ways
 from corewood.study.entries import stored_name
@@ -34,21 +35,21 @@ from corewood.study.models import (
 )
 from corewood.study.questions import QUESTIONS
 
+MOSTLY = 0.5  # share of unknown tokens that is told
 UNRELIABLE = {"wnli": "WNLI's training and validation sets hold like sentences with opposite labels; results are unreliable"}
 
 
 def make_plan(spec: StudySpec, base: Path) -> Plan:
     """In the order of doing: what many wait for first. Paths in the study are relative to `base`."""
     found = read_checkpoint(spec.model, base)
-    if spec.fine_tune is None:
-        check_head(found.source, spec.model.revision, spec.model.checkpoint)
+    said = check_head(found.source, spec.model.revision, spec.model.checkpoint, spec.fine_tune is not None)
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
             kept_units(len(found.units), sparsity, f"{key}.sparsity")
     if spec.prune.l0 is not None:
         ways.l0.check_pinned(spec.prune.l0, found.units)
     masks = ways.given.read(spec, found, base)
-    plan = Plan(spec=spec, base=base, checkpoint=found)
+    plan = Plan(spec=spec, base=base, checkpoint=found, notes=said)
     plan.tasks.update((name, plan_task(plan, name)) for name in spec.every_task)
     if spec.model.revision is None and not Path(found.source).is_dir():
         who = f"model.revision: {found.source} is not pinned"
@@ -90,6 +91,7 @@ def plan_task(plan: Plan, name: str) -> TaskPlan:
             raise InputError(f"prune.l0, effective_size: {why}; prune by importance instead")
         notes.append(f"{name}: left out of l0: {why}")
     notes += [f"{who}{note}" for n, split in splits.items() if n not in (TRAIN, SEARCH) for note in one_label_notes(split)]
+    notes[:0] = [f"{who}{note}" for split in splits.values() for note in unknown_notes(split, found)]
     plan.notes.extend(notes)
     data = {n: Job.make(DATA, f"data {who}{n}", {"split": split_digest(split)}) for n, split in splits.items()}
     encoded = {}
@@ -174,6 +176,16 @@ def check_focus(plan: Plan) -> None:
         if case not in known:
             there = f" The cases are: {', '.join(known)}." if known else " No challenge set has cases: give it a case column."
             raise InputError(f"focus: there is no case {case!r}.{nearest(case, known) or there}")
+
+
+def unknown_notes(split: Split, found: Checkpoint) -> Iterator[str]:
+    """Texts that the tokenizer does not know are all the same to the model."""
+    share = unknown_share(split, found.tokenizer)
+    if share > MOSTLY:
+        yield (
+            f"WARNING: {share:.0%} of the tokens in the texts of {split.name} are unknown to the model's tokenizer "
+            f"({found.tokenizer.unk_token}), so that the model cannot tell them apart; is it the tokenizer it was trained with?"
+        )
 
 
 def one_label_notes(split: Split) -> Iterator[str]:

@@ -12,9 +12,10 @@ import pandas as pd
 from corewood.errors import InputError, StoreError
 from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress
+from corewood.report.cells import write_csv
 from corewood.report.page import write_report
 from corewood.spec import StudySpec, read_study
-from corewood.store.store import META, Entry, Store
+from corewood.store.store import Entry, Store
 from corewood.study.engines import Engine, Event, engine
 from corewood.study.entries import write_data
 from corewood.study.job import Job
@@ -59,7 +60,7 @@ def state_of(plan: Plan, store: Store) -> dict[str, str]:
 
 def state_of_job(job: Job, store: Store) -> str:
     if store.has(job.kind, job.key):
-        damage = store.damage(job.kind, job.key)
+        damage = store.damage(job.kind, job.key, job.made_of)
         return f"damaged: {damage}" if damage else "done"
     if store.folder(job.kind, job.key).exists():
         return "damaged: meta.json is missing"
@@ -203,12 +204,12 @@ def stored_tables(job: Job, plan: Plan, store: Store, holes: dict[str, str], lis
         with store.writing(job.kind, job.key, meta) as folder:
             for name, table in collect(plan, store, holes).items():
                 table.to_parquet(folder / f"{name}.parquet", index=False)
-                table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+                write_csv(table, folder / f"{name}.csv")
     return read_tables(store.get(job.kind, job.key))
 
 
 def read_tables(entry: Entry) -> Tables:
-    return {path.stem: pd.read_parquet(path) for path in sorted(entry.folder.glob("*.parquet"))}
+    return {path.stem: pd.read_parquet(path) for path in entry.paths() if path.suffix == ".parquet"}
 
 
 def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, listener: Listener) -> Path:
@@ -218,8 +219,9 @@ def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, lis
         listener.say("report: drawing")
         with store.writing(job.kind, job.key, {"title": "report", "study": plan.spec.name}) as folder:
             write_report(tables, about, folder)
-            stored = store.folder(tables_job.kind, tables_job.key)
-            shutil.copytree(stored, folder / "tables", ignore=shutil.ignore_patterns(META))
+            (folder / "tables").mkdir()
+            for path in store.get(tables_job.kind, tables_job.key).paths():
+                shutil.copyfile(path, folder / "tables" / path.name)
     return store.folder(job.kind, job.key)
 
 

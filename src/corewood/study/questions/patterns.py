@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import islice
 from operator import and_
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from corewood.data.encode import encode
 from corewood.data.read import drawn
 from corewood.errors import InputError
 from corewood.evaluate.attention import split_words
-from corewood.evaluate.patterns import Classifier, pattern_shares, train_classifier
+from corewood.evaluate.patterns import Classifier, pattern_shares, read_annotated, train_classifier
 from corewood.model.gates import gated
 from corewood.model.reference import reference
 from corewood.spec import Patterns
@@ -28,6 +29,9 @@ from corewood.study.models import VALIDATION, ModelPlan, Plan
 from corewood.study.questions.survivors import PRUNED_KINDS
 from corewood.study.results import Question, Results, searched, stack
 from corewood.study.subnetwork import IMPORTANCE, Subnetwork
+from corewood.untrusted import user_path
+
+MOST_FILES = 100_000  # annotated maps, and what stands beside them
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,15 @@ def plan(plan: Plan, wanted: Patterns) -> Part:
     spec = plan.spec
     if not plan.checkpoint.tokenizer.is_fast:
         raise InputError("patterns: words are read off a fast tokenizer, and this model has none; leave patterns out")
-    annotated = None if wanted.annotated is None else plan.base / Path(wanted.annotated).expanduser()
+    annotated = None if wanted.annotated is None else user_path(wanted.annotated, plan.base, "patterns.annotated")
     content: list[str] = []
     if annotated is not None:
         if not annotated.is_dir():
             raise InputError(f"patterns.annotated: {annotated} is no folder; it needs .npy maps and labels.csv")
-        files = sorted(p for p in annotated.rglob("*") if p.is_file())
+        read_annotated(annotated)
+        files = sorted(p for p in islice(annotated.rglob("*"), MOST_FILES + 1) if p.is_file())
+        if len(files) > MOST_FILES:
+            raise InputError(f"patterns.annotated: {annotated} has more than {MOST_FILES:,} files; give a folder of maps alone")
         content = [f"{p.relative_to(annotated)}:{file_digest(p)}" for p in files]
     local = {"annotated": None if annotated is None else str(annotated)}
     classifiers = {}

@@ -110,7 +110,8 @@ def do_retrain(work: Work) -> dict[str, Any]:
     of_weights = has_weights(entry)
     held = trained_under(model, read_weights(entry)) if of_weights else confined(model, read_masks(entry)[params["place"]])
     with held:
-        kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, progress=work.progress)
+        facts: dict[str, Any] = {"progress": work.progress, "doubt": work.doubt}
+        kept = fine_tune(model, work.encoded(), work.gold(model), settings, scratch, **facts)
         # what training left on disk: a job that was killed after training finds it there
         model.net.load_state_dict(load_tensors(kept[settings.kept[-1]] / "model.safetensors"))
         model.net.eval()

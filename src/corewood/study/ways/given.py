@@ -13,13 +13,14 @@ from corewood.study.entries import write_masks
 from corewood.study.job import Kind, Work
 from corewood.study.models import Checkpoint, ModelPlan
 from corewood.study.subnetwork import GIVEN, Subnetwork
+from corewood.untrusted import user_path
 
 
 def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]:
     """Name -> mask, checked against the model before anything runs."""
     if spec.prune.given is None:
         return {}
-    found = read_masks(base / Path(spec.prune.given.path).expanduser(), heads=checkpoint.heads)
+    found = read_masks(user_path(spec.prune.given.path, base, "prune.given.path"), heads=checkpoint.heads)
     for name, mask in found.items():
         if mask.heads.shape != (checkpoint.layers, checkpoint.heads):
             shape = " x ".join(map(str, mask.heads.shape))

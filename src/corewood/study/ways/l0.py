@@ -107,7 +107,7 @@ def do_search(work: Work) -> dict[str, Any]:
 
     def from_start(start: int, seed: int) -> Found:
         scratch = work.store.scratch(work.job.key) / f"state{f'-{start}' if start else ''}.safetensors"
-        last = State.load(scratch) if scratch.exists() else None
+        last = State.load(scratch, work.doubt)
 
         def save(state: State) -> None:
             nonlocal saved_at, last
