@@ -15,7 +15,7 @@ from corewood.report.page import finding
 from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.deliver import deliver
-from corewood.study.engines import cores, engine
+from corewood.study.engines import engine
 from corewood.study.run import Outcome, report_study, run_study
 
 POINTS = 2  # sentences below the headline; the others are in the report
@@ -27,7 +27,7 @@ def run_spec(
     try:
         with listener(voice) as show:
             show.say("Reading the data and the model")
-            outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+            outcome = run_study(spec, base, Store(store), engine(workers), show)
     except KeyboardInterrupt:
         typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
         sys.exit(130)

@@ -29,9 +29,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from corewood.errors import CorewoodError, StoreError
+from corewood.store.shared import Claim, appears, claimed, rename
 
 META = "meta.json"
 DAY = 86_400.0  # seconds
@@ -82,8 +83,9 @@ class Entry:
 
 
 class Store:
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, patience: float = 0.0) -> None:
         self.root = Path(root).absolute()
+        self.patience = patience  # seconds to look again for what another host has just written
 
     def folder(self, kind: str, key: str) -> Path:
         return self.root / "entries" / kind / key
@@ -97,6 +99,7 @@ class Store:
 
     def get(self, kind: str, key: str) -> Entry:
         folder = self.folder(kind, key)
+        appears(folder / META, self.patience)
         try:
             return Entry(key, folder, json.loads((folder / META).read_text(encoding="utf-8")))
         except (OSError, ValueError) as problem:
@@ -160,7 +163,7 @@ class Store:
                 target = self.folder(kind, key)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    part.rename(target)
+                    rename(part, target)
                 except OSError as problem:
                     if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                         raise
@@ -214,7 +217,7 @@ class Store:
                 done = place == "scratch" and any(self.root.glob(f"entries/*/{key}/{META}"))
                 with contextlib.suppress(OSError, Timeout):
                     if done or time.time() - left.stat().st_mtime > age:
-                        with FileLock(locks / key, blocking=False):
+                        with claimed(locks, key, blocking=False):
                             shutil.rmtree(left)
 
     def scratch(self, key: str) -> Path:
@@ -226,12 +229,12 @@ class Store:
         shutil.rmtree(self.root / "scratch" / key, ignore_errors=True)
 
     @contextlib.contextmanager
-    def claim(self, key: str) -> Iterator[None]:
+    def claim(self, key: str) -> Iterator[Claim]:
         """Only one process works on a key; a dead one's claim ends with it."""
         with self._writing():
-            lock = FileLock(self._made("locks") / key)
-        with lock:
-            yield
+            locks = self._made("locks")
+        with claimed(locks, key) as claim:
+            yield claim
 
     # holes
 
@@ -240,7 +243,7 @@ class Store:
             folder = self._made("failures")
             part = folder / f".{key}-{uuid.uuid4().hex}"
             part.write_text(json.dumps({"reason": reason}, ensure_ascii=False) + "\n", encoding="utf-8")
-            part.rename(folder / f"{key}.json")
+            rename(part, folder / f"{key}.json")
 
     def failure(self, key: str) -> str | None:
         try:

@@ -31,6 +31,7 @@ class Kind:
     pace: Literal["forward", "search", "train", "second"]  # what one example of its work takes,
     factor: float  # times this
     do: Callable[[Work], dict[str, Any]] | None  # what it returns goes into meta.json; None: made where it is planned
+    cpu: bool = False  # whether a GPU would be of no use to it
 
 
 @dataclass(frozen=True)

@@ -321,7 +321,7 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 DATA = Kind("data", 1, "read data", "second", 0.0, None)
-ENCODE = Kind("encode", 1, "encode texts", "forward", 0.01, do_encode)
+ENCODE = Kind("encode", 1, "encode texts", "forward", 0.01, do_encode, cpu=True)
 FINE_TUNE = Kind("fine_tune", 2, "fine-tune", "train", 1.0, do_fine_tune)
 REFERENCE = Kind("reference", 1, "full model on the sample", "forward", 1.0, do_reference)
 PREDICT = Kind("predict", 2, "evaluate", "forward", 1.0, do_predict)

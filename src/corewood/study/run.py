@@ -32,6 +32,7 @@ class Listener:
     def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
     def say(self, line: str) -> None: ...
     def event(self, job: Job, event: Event) -> None: ...
+    def workers(self, standing: str) -> None: ...
 
 
 SILENT = Listener()
@@ -112,6 +113,9 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     reasons: dict[str, str] = {}
 
     def tell(event: Event) -> None:
+        if not event.key:
+            show.workers(event.detail) if event.state == "workers" else show.say(event.detail)
+            return
         job = plan.jobs[event.key]
         if event.state == "failed":
             reasons[job.key] = event.detail

@@ -13,11 +13,14 @@ from corewood.study.job import Job, execute
 
 
 class Inline:
+    def bfloat16(self) -> bool:
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
     def run(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None:
         graph = Graph(jobs)
         threads = torch.get_num_threads()  # jobs have their own number; a notebook wants its own back
         try:
-            while ready := graph.ready():
+            while ready := graph.ready(1):
                 self.do(ready[0], graph, store, tell)
         finally:
             torch.set_num_threads(threads)
