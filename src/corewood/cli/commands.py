@@ -11,14 +11,19 @@ import typer
 from corewood.cli.options import (
     STORE,
     Changes,
+    Gpus,
+    Jobs,
     Json,
+    OnCluster,
     Open,
     Out,
+    Partition,
     Presets,
     Quiet,
     StoreFolder,
     Study,
     Verbose,
+    Walltime,
     Workers,
     pairs_of,
     sizes_of,
@@ -83,8 +88,9 @@ def demo(
     spec = parse_study(text, "the embedded study", change)
     folder = report_folder(spec, out)
     from corewood.cli.running import run_spec
+    from corewood.study.engines import engine
 
-    run_spec(spec, Path(), store, workers, folder, voice, show)
+    run_spec(spec, Path(), store, engine(workers), folder, voice, show)
 
 
 @app.command(
@@ -147,13 +153,24 @@ def audit(
     audit_and_run(asked, sizes, seeds, folder, store, workers, voice, dry, show)
 
 
-@app.command(epilog=example("corewood run mine.yaml", "corewood run mine.yaml --set prune.l0.seeds=12 --out report"))
+@app.command(
+    epilog=example(
+        "corewood run mine.yaml",
+        "corewood run mine.yaml --set prune.l0.seeds=12 --out report",
+        "corewood run mine.yaml --cluster slurm --jobs 2:16 --walltime 2h --partition gpu --gpus 1",
+    )
+)
 def run(
     study: Study,
     store: StoreFolder = STORE,
     preset: Presets = None,
     change: Changes = None,
     workers: Workers = None,
+    cluster: OnCluster = None,
+    jobs: Jobs = None,
+    walltime: Walltime = None,
+    partition: Partition = None,
+    gpus: Gpus = None,
     out: Out = None,
     show: Open = False,
     quiet: Quiet = False,
@@ -167,9 +184,12 @@ def run(
 
     spec = read_study(study, change, preset)
     folder = report_folder(spec, out)
+    from corewood.cli.where import Where
+
+    where = Where(workers, cluster, {"jobs": jobs, "walltime": walltime, "queue": partition, "gpus": gpus})
     from corewood.cli.running import run_spec
 
-    run_spec(spec, study.parent, store, workers, folder, voice, show)
+    run_spec(spec, study.parent, store, where.engine(), folder, voice, show)
 
 
 def report_folder(spec: StudySpec, out: Path | None) -> Path:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -190,6 +191,9 @@ class Lines(Listener):
         if missing:
             self.say(standing(len(plan.jobs), len(missing)))
 
+    def workers(self, standing: str) -> None:
+        self.say(standing)
+
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
@@ -214,7 +218,7 @@ class LiveTable(Listener):
     """For a terminal: kinds of jobs with bars, and the jobs that run now."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
-        self.tally, self.verbose = Tally(), verbose
+        self.tally, self.verbose, self.standing = Tally(), verbose, ""
         self.live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=False)
 
     def say(self, line: str) -> None:
@@ -226,6 +230,9 @@ class LiveTable(Listener):
         self.tally.start(missing, drawing(plan))
         if missing:
             self.say(standing(len(plan.jobs), len(missing)))
+
+    def workers(self, standing: str) -> None:
+        self.standing = standing
 
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
@@ -250,7 +257,7 @@ class LiveTable(Listener):
             spent = span(time.monotonic() - began)
             rows.add_row(f"[dim]  {job.title}[/dim]", bar, f"[dim]{part:.0%}[/dim]", f"[dim]{spent}[/dim]")
         foot = f"{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}".removesuffix("; ")
-        return Group(rows, f"[dim]{foot}[/dim]")
+        return Group(rows, f"[dim]{foot}{'; ' * bool(self.standing)}{escape(self.standing)}[/dim]")
 
 
 class Machine(Listener):
@@ -266,6 +273,9 @@ class Machine(Listener):
         self.tally.start(missing, drawing(plan))
         counts = {"jobs": len(plan.jobs), "done": len(plan.jobs) - len(missing), "missing": len(missing)}
         self.voice.event("planned", name=plan.spec.name, **counts, labels=plan.mapping, notes=plan.notes)
+
+    def workers(self, standing: str) -> None:
+        self.voice.event("workers", text=standing)
 
     def event(self, job: Job, event: Event) -> None:
         self.tally.note(job, event)

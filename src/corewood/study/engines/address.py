@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Address:
             found = client.run(has_bfloat16, on_error="ignore")
         return bool(found) and all(found.values())
 
-    def need(self, jobs: int, idle: Sequence[Facts]) -> None:
+    def need(self, jobs: int, there: Sequence[Facts], busy: Collection[str]) -> None:
         pass
 
     def standing(self, workers: int) -> str:

@@ -111,8 +111,7 @@ class Run:
             self.last_seen = time.monotonic()
         elif time.monotonic() - self.last_seen > ALONE:
             raise ClusterError(f"no worker came within {ALONE / 60:.0f} minutes; start some, and run the same command again")
-        idle = [facts for address, facts in self.workers.items() if address not in self.busy]
-        self.place.need(len(self.graph.free) + len(self.busy) + len(self.lost), idle)
+        self.place.need(len(self.graph.free) + len(self.busy) + len(self.lost), list(self.workers.values()), self.busy)
         standing = self.place.standing(len(self.workers))
         if standing != self.said:
             self.said = standing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,7 +75,7 @@ class Local:
             with cluster, Client(cluster, set_as_default=False) as client:
                 yield client
 
-    def need(self, jobs: int, idle: Sequence[Facts]) -> None:
+    def need(self, jobs: int, there: Sequence[Facts], busy: Collection[str]) -> None:
         pass
 
     def standing(self, workers: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -29,8 +29,8 @@ class Place(Protocol):
         """A dask client, for as long as the jobs run."""
         ...
 
-    def need(self, jobs: int, idle: Sequence[Facts]) -> None:
-        """So many jobs could run now; these workers have nothing to do."""
+    def need(self, jobs: int, there: Sequence[Facts], busy: Collection[str]) -> None:
+        """So many jobs could run now; these workers are there, and those at the addresses of `busy` have one."""
         ...
 
     def standing(self, workers: int) -> str:
