@@ -350,6 +350,41 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
+cluster_app = typer.Typer(help="Batch systems: write a file for one, and try it.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster", rich_help_panel="Commands")
+
+
+@cluster_app.command("new", epilog=example("corewood cluster new slurm.yaml"))
+def cluster_new(
+    file: Annotated[Path, typer.Argument(help="What to write; must not exist.")] = Path("slurm.yaml"),
+    system: Annotated[str, typer.Option(help="slurm, pbs, lsf or sge.")] = "slurm",
+) -> None:
+    """Write a commented file of a batch system to begin with."""
+    from corewood.spec.cluster import write_template
+
+    write_template(file, system)
+    typer.echo(f"{file}: written. Next: corewood cluster check {file}")
+
+
+@cluster_app.command("check", epilog=example("corewood cluster check slurm.yaml --store /shared/me/corewood-store"))
+def cluster_check(
+    cluster: Annotated[str, typer.Argument(help="A file, a system (slurm), or an address (tcp://host:port).")],
+    store: StoreFolder = STORE,
+    walltime: Walltime = None,
+    partition: Partition = None,
+    gpus: Gpus = None,
+) -> None:
+    """Submit one small job, and say in plain words what works."""
+    from corewood.cli.where import Where
+
+    where = Where(None, cluster, {"walltime": walltime, "queue": partition, "gpus": gpus})
+    typer.echo(f"Trying {cluster}", err=True)
+    from corewood.cli.cluster import check
+
+    if not check(where, store):
+        raise SystemExit(1)
+
+
 @app.command(epilog=example("corewood doctor"))
 def doctor(store: StoreFolder = STORE) -> None:
     """Say what this machine has, which precision is safe and fast on it, and what is missing."""

@@ -121,3 +121,13 @@ jobs: 0:8               # how many at a time: at least and at most; idle ones ar
 # host: 10.0.0.1        # by which nodes reach this machine; left out: its own address
 # poll: 10              # seconds between two looks at the queue
 """
+
+
+def write_template(path: Path, system: str) -> None:
+    if system not in SYSTEMS:
+        raise InputError(f"--system {system}: unknown.{nearest(system, SYSTEMS)} Known are {', '.join(SYSTEMS)}")
+    if path.exists():
+        raise InputError(f"{path}: exists already; choose another name")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    path.write_text(TEMPLATE.format(name=path, system=system), encoding="utf-8")

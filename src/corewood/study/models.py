@@ -75,7 +75,8 @@ class Checkpoint:
 
     @property
     def local(self) -> dict[str, Any]:
-        return {"source": self.source, "device": self.spec.device}
+        folder = Path(self.source)  # absolute: workers on other hosts stand in other folders
+        return {"source": str(folder.absolute()) if folder.is_dir() else self.source, "device": self.spec.device}
 
     @property
     def encoding(self) -> dict[str, Any]:

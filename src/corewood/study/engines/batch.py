@@ -232,8 +232,9 @@ class Batch:
         with self.lock:
             pending = [held for held in self.held.values() if held.seen.state == "pending" and not held.connected]
             reasons = {held.seen.why for held in pending} - {"", "None"}
+            starting = sum(held.seen.state == "running" and not held.connected for held in self.held.values())
         why = f" ({', '.join(sorted(reasons))})" if reasons else ""
-        return f"{workers} running, {len(pending)} pending in the queue{why}"
+        return f"{workers} running, {f'{starting} starting, ' if starting else ''}{len(pending)} pending in the queue{why}"
 
     def verdict(self, worker: Facts, there: Sequence[Facts], seconds: float) -> Verdict | None:
         with self.lock:

@@ -36,7 +36,7 @@ def call(words: Sequence[str], script: str | None = None) -> str:
         raise ClusterError(f"{words[0]}: no answer within {ANSWER:.0f} s; is the batch system at work?") from None
     if done.returncode:
         said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
-        raise ClusterError(f"{words[0]}: {said or f'exit code {done.returncode}'}")
+        raise ClusterError(f"{words[0]}: {said.replace(f'{words[0]}: ', '') or f'exit code {done.returncode}'}")
     return done.stdout
 
 
