@@ -10,7 +10,7 @@ from corewood.cli.where import Where
 from corewood.errors import ClusterError, CorewoodError
 from corewood.store.store import Store, versions
 from corewood.study.engines.dask import Dask, different, quiet_dask
-from corewood.study.engines.look import Facts, sign
+from corewood.study.engines.look import Facts, sign, wanted_by
 
 WAIT = 600.0  # seconds for a worker to come
 
@@ -64,7 +64,8 @@ def ask(engine: Dask, store: Store) -> tuple[Facts, float]:
                 raise ClusterError(f"no worker came within {WAIT / 60:.0f} minutes: {place.standing(0)}")
             time.sleep(0.5)
         waited = time.monotonic() - began
+        asked = (str(store.root), name, wanted_by([]), place.patience)
         try:
-            return Facts(**client.submit(look, str(store.root), name, [], place.patience, workers=there[:1]).result()), waited
+            return Facts(**client.submit(look, *asked, workers=there[:1]).result()), waited
         except ImportError as problem:
             raise ClusterError(f"the worker cannot import corewood ({problem}); install it there, or set environment") from None

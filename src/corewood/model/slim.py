@@ -22,6 +22,7 @@ from corewood.model.families import FAMILIES
 from corewood.model.gates import Means, check_model, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, one_mask
+from corewood.model.precision import autocast
 from corewood.spec import Ablation
 
 if TYPE_CHECKING:
@@ -83,7 +84,12 @@ def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | 
         for module, name, width in widths(model, parameters):
             stack.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, width)
-        yield lambda **inputs: functional_call(model.net, parameters, (), inputs)
+
+        def call(**inputs: Tensor) -> Any:
+            with autocast(model.precision, model.device):
+                return functional_call(model.net, parameters, (), inputs)
+
+        yield call
 
 
 @contextmanager
@@ -93,13 +99,13 @@ def subnetwork(
     """Gives a function that calls a subnetwork: slim where the model's family allows it, gated where not."""
     if mask.vector.all():
         mask.check(model.units)
-        yield model.net
+        yield model
     elif can_slim(model, ablate):
         with slimmed(model, mask, ablate, means) as call:
             yield call
     else:
         with gated(model, mask, ablate, means, seed):
-            yield model.net
+            yield model
 
 
 @contextmanager

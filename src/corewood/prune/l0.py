@@ -49,6 +49,7 @@ COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "li
 TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 SPARSER = 0.6  # share of a mask's units that is left to see which texts break first
+HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
 LOOK_EVERY = 256  # examples of gradient steps between two looks
 
 
@@ -410,7 +411,7 @@ def run_part(
     z = sample_gates(log_alpha, u)
     gates = Gates.from_vector(z.to(model.device), units.layers, units.heads)
     with gated(model, gates, texts.ablate, texts.means, seed + state.step):
-        logits = model.net(**texts.examples.batch(indices, model.device)).logits.float().cpu()
+        logits = model(**texts.examples.batch(indices, model.device)).logits.float().cpu()
     full = torch.from_numpy(texts.full[indices])
     each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
     kl, sampled = each.sum() / len(each), 1 - z.mean()
@@ -419,8 +420,9 @@ def run_part(
         sparsity = closed_probability(log_alpha).mean() if settings.measure == "expected" else sampled
         gap = target_at(state.step, settings, closed_share(state.values[:-2])) - sparsity
         loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
-    (gradient,) = torch.autograd.grad(loss, values)
-    return gradient, sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))
+    scale = HALF_SCALE if model.precision == "float16" else 1.0
+    (gradient,) = torch.autograd.grad(loss * scale, values)
+    return gradient / scale, sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))
 
 
 def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:

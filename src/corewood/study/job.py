@@ -100,7 +100,8 @@ class Work:
         """How the study's models are loaded."""
         params, labels = self.job.params, self.job.params["labels"]
         kept = {name: params[name] for name in ("pad_token", "revision", "max_length")}
-        return {**kept, "labels": None if labels is None else tuple(labels), "device": self.job.local["device"]}
+        own = {"device": self.job.local["device"], "precision": params.get("precision", "float32")}
+        return {**kept, "labels": None if labels is None else tuple(labels), **own}
 
     def new_model(self, seed: int, check: bool = False) -> Model:
         """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""

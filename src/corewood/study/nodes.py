@@ -63,9 +63,9 @@ def do(*asked: Any) -> None:
 
 
 def has_bfloat16() -> bool:
-    import torch
+    from corewood.model.precision import has_bfloat16
 
-    return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
+    return has_bfloat16()
 
 
 def prepared(dask_scheduler: Any = None) -> str:

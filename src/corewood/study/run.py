@@ -100,7 +100,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
     show = listener or SILENT
     started = time.monotonic()
-    plan = make_plan(spec, base)
+    plan = make_plan(spec, base, engine.bfloat16())
     store.check_writable()
     states = state_of(plan, store)
     for job in plan.jobs.values():

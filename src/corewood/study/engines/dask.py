@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -23,7 +22,7 @@ from corewood.store.shared import appears
 from corewood.store.store import META, Store, versions
 from corewood.study import nodes
 from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
-from corewood.study.engines.look import Facts, part_locks, sign
+from corewood.study.engines.look import Facts, part_locks, sign, wanted_by
 from corewood.study.engines.place import Place, Verdict
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
@@ -80,8 +79,7 @@ class Run:
     said: str = ""
 
     def to_the_end(self) -> None:
-        sources = {str(job.local["source"]) for job in self.graph.waiting.values() if "source" in job.local}
-        self.sources = sorted(source for source in sources if Path(source).is_absolute())
+        self.wanted = wanted_by(self.graph.waiting.values())
         while self.graph.waiting or self.busy or self.lost:
             if time.monotonic() - self.looked_at >= TICK or not self.workers:
                 self.look_around()
@@ -99,7 +97,7 @@ class Run:
             ) from None
         self.looked_at = time.monotonic()
         for address in there - {*self.looking, *self.workers, *self.useless}:
-            asked = (str(self.store.root), self.sign, self.sources, self.place.patience)
+            asked = (str(self.store.root), self.sign, self.wanted, self.place.patience)
             key = f"look-{address}-{time.time_ns()}"
             future = self.client.submit(nodes.look, *asked, workers=[address], key=key, pure=False)
             self.looking[address] = future

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from corewood.errors import StoreError
+from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
 from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
 from corewood.study.job import Job, execute
@@ -14,7 +15,7 @@ from corewood.study.job import Job, execute
 
 class Inline:
     def bfloat16(self) -> bool:
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        return has_bfloat16()
 
     def run(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None:
         graph = Graph(jobs)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
 from corewood.study.engines.dask import Dask, deaf_to_ctrl_c, wants_gpu
 from corewood.study.engines.engine import cores
@@ -36,7 +37,7 @@ class Local:
         self.count, self.devices = count, devices
 
     def bfloat16(self) -> bool:
-        return bool(self.devices) and torch.cuda.is_bf16_supported()
+        return bool(self.devices) and has_bfloat16()
 
     def workers(self, jobs: Sequence[Job]) -> list[dict[str, str]]:
         """The environment of each: which GPU it has, if any. Never two on one GPU unless that many were asked for."""

@@ -7,16 +7,17 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from filelock import Timeout
 
 from corewood.errors import CorewoodError, JobError
+from corewood.model.precision import has_bfloat16
 from corewood.store.shared import appears, claimed, leases_used, use_leases
 from corewood.store.store import Store, versions
 from corewood.study.engines.engine import reason
@@ -42,6 +43,19 @@ class Facts:
     locks_apart: bool  # whether flock lets it in where another host has locked
 
 
+class Wanted(TypedDict):
+    """What jobs need of a worker."""
+
+    sources: list[str]  # folders of models
+    precisions: list[str]
+
+
+def wanted_by(jobs: Iterable[Job]) -> Wanted:
+    every = list(jobs)
+    sources = {str(job.local["source"]) for job in every if Path(str(job.local.get("source", ""))).is_absolute()}
+    return {"sources": sorted(sources), "precisions": sorted({job.params.get("precision", "float32") for job in every})}
+
+
 @contextmanager
 def sign(store: Store) -> Iterator[str]:
     """While a run lasts: a file that workers must see, and a lock that must keep them out."""
@@ -56,7 +70,7 @@ def sign(store: Store) -> Iterator[str]:
             path.unlink(missing_ok=True)
 
 
-def look(root: str, name: str, sources: Sequence[str], patience: float) -> dict[str, Any]:
+def look(root: str, name: str, wanted: Wanted, patience: float) -> dict[str, Any]:
     """On a worker: does it see the store and the model, can it write, which device has it."""
     from distributed import get_worker
 
@@ -64,9 +78,11 @@ def look(root: str, name: str, sources: Sequence[str], patience: float) -> dict[
     promised = bool(worker.state.total_resources.get("GPU"))
     there = torch.cuda.is_available()
     store = Store(Path(root))
-    problem = sight(store, name, sources, patience)
+    problem = sight(store, name, wanted["sources"], patience)
     if promised and not there:
         problem = problem or "it was given a GPU, and torch sees none; install a torch with CUDA there, or ask for no GPUs"
+    if there and "bfloat16" in wanted["precisions"] and not has_bfloat16():
+        problem = problem or "its GPU has no bfloat16; set model.precision to float32 or float16"
     facts = Facts(
         address=worker.address,
         name=str(worker.name),
@@ -75,7 +91,7 @@ def look(root: str, name: str, sources: Sequence[str], patience: float) -> dict[
         gpu=promised or there,
         device=torch.cuda.get_device_name(0) if there else "CPU",
         visible=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-        bfloat16=there and torch.cuda.is_bf16_supported(),
+        bfloat16=has_bfloat16(),
         versions={**versions(), "python": ".".join(map(str, sys.version_info[:2]))},
         problem=problem,
         locks_apart=not problem and enters(store, name),
