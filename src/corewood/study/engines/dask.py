@@ -96,7 +96,13 @@ class Run:
                 f"the connection to the scheduler was lost ({problem}); finished jobs are kept, the same command goes on"
             ) from None
         self.looked_at = time.monotonic()
-        for address in there - {*self.looking, *self.workers, *self.useless}:
+        new = there - {*self.looking, *self.workers, *self.useless}
+        answers = self.client.run(nodes.present, workers=sorted(new), on_error="return") if new else {}
+        for address, answer in answers.items():
+            if isinstance(answer, ImportError) or "No module named" in str(answer):
+                self.refuse(address, f"it cannot run corewood ({reason(answer)}); install the same corewood there")
+            if answer is not True:
+                continue  # it has gone again
             asked = (str(self.store.root), self.sign, self.wanted, self.place.patience)
             key = f"look-{address}-{time.time_ns()}"
             future = self.client.submit(nodes.look, *asked, workers=[address], key=key, pure=False)
