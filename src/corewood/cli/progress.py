@@ -123,10 +123,17 @@ class Tally:
         self.ended: dict[str, str] = {}  # key -> done, failed, blocked
         self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
         self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds and work of the jobs that are done
+        self.todo: dict[str, float] = {}  # kind -> work of the jobs that have not ended
+        self.count: Counter[str] = Counter()  # kind -> jobs
+        self.over: dict[str, Counter[str]] = {}  # kind -> how many are done, failed, blocked
         self.began = time.monotonic()
 
     def start(self, missing: Sequence[Job], after: float = 0.0) -> None:
         self.jobs, self.began, self.after = list(missing), time.monotonic(), after
+        self.count = Counter(job.kind for job in missing)
+        self.over = {kind: Counter() for kind in self.count}
+        for job in missing:
+            self.todo[job.kind] = self.todo.get(job.kind, 0.0) + job.work
 
     def note(self, job: Job, event: Event) -> None:
         if event.state in ("started", "progress") and job.key not in self.ended:
@@ -135,6 +142,8 @@ class Tally:
         elif event.state not in ("started", "progress"):
             _, began, _ = self.running.pop(job.key, (job, time.monotonic(), 0.0))
             self.ended[job.key] = event.state
+            self.over[job.kind][event.state] += 1
+            self.todo[job.kind] -= job.work
             if event.state == "done":
                 seconds, work = self.spent.get(job.kind, (0.0, 0.0))
                 self.spent[job.kind] = seconds + time.monotonic() - began, work + job.work
@@ -146,21 +155,17 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Every kind at the pace it has had so far; one that has not been seen, by how it compares with the others."""
         now = time.monotonic()
-        spent = dict(self.spent)
+        spent, left = dict(self.spent), dict(self.todo)
         for job, began, part in list(self.running.values()):
             seconds, work = spent.get(job.kind, (0.0, 0.0))
             spent[job.kind] = seconds + now - began, work + part * job.work
+            left[job.kind] -= part * job.work
         seconds = sum(s for s, _ in spent.values())
         known = sum(work * usual(kind) for kind, (_, work) in spent.items())
         if now - self.began < 5 or not seconds or not known:
             return None
         paces = {kind: s / work for kind, (s, work) in spent.items() if work}
-        parts = {job.key: part for job, _, part in list(self.running.values())}
-        todo = sum(
-            job.work * (1 - parts.get(job.key, 0.0)) * paces.get(job.kind, usual(job.kind) * seconds / known)
-            for job in self.jobs
-            if job.key not in self.ended
-        )
+        todo = sum(work * paces.get(kind, usual(kind) * seconds / known) for kind, work in left.items())
         if seconds < 0.02 * (seconds + todo):
             return None
         return todo * (now - self.began) / seconds + self.after  # as many at a time as so far
@@ -245,13 +250,12 @@ class LiveTable(Listener):
         if not self.tally.jobs:
             return ""
         rows = Table("", "", "", "", box=None, pad_edge=False, show_header=False)
-        for kind in kinds(self.tally.jobs):
-            here = [job.key for job in self.tally.jobs if job.kind == kind.name]
-            done = sum(self.tally.ended.get(key) == "done" for key in here)
-            lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
-            now = sum(self.tally.running[key][2] for key in here if key in self.tally.running)
-            bar = ProgressBar(total=len(here), completed=done + lost + now, width=28)
-            rows.add_row(kind.title, bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
+        for kind in (kind for kind in KINDS.values() if kind.name in self.tally.count):
+            total, over = self.tally.count[kind.name], self.tally.over[kind.name]
+            lost = over["failed"] + over["blocked"]
+            now = sum(part for job, _, part in list(self.tally.running.values()) if job.kind == kind.name)
+            bar = ProgressBar(total=total, completed=over["done"] + lost + now, width=28)
+            rows.add_row(kind.title, bar, f"{over['done']}/{total}", f"[red]{lost} failed[/red]" if lost else "")
         for job, began, part in list(self.tally.running.values()):
             bar = ProgressBar(total=1, completed=part, width=28, style="dim")
             spent = span(time.monotonic() - began)

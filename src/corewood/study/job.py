@@ -15,12 +15,14 @@ import torch
 from corewood.data.encode import Encoded
 from corewood.data.labels import gold_classes
 from corewood.data.task import Split
+from corewood.errors import JobError
 from corewood.model.gates import Means
 from corewood.model.load import Model, load
 from corewood.store.store import Entry, Store, digest
 from corewood.study.entries import read_data, read_encoded, read_reference
 
 Progress = Callable[[int, int], None]
+TRIES = 3  # at a job that others take over
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,32 @@ def cached_model(_digest: str, **checkpoint: Any) -> Model:
     return load(**checkpoint)
 
 
+class Taken(Exception):
+    """This host was not heard of for so long that another may have taken the job over."""
+
+
 def execute(job: Job, store: Store, progress: Progress) -> None:
     """Do one job, unless another process has done it; its entry is there in the end."""
+    for _ in range(TRIES):
+        try:
+            return attempt(job, store, progress)
+        except Taken:
+            continue  # who has it now is waited for
+    raise JobError(f"another host has taken this job over, {TRIES} times; is the clock or the network of this one at fault?")
+
+
+def attempt(job: Job, store: Store, tell: Progress) -> None:
     from corewood.study.kinds import KINDS
 
-    with store.claim(job.key):
+    with store.claim(job.key) as claim:
         if store.has(job.kind, job.key):
             return
+
+        def progress(done: int, total: int) -> None:
+            if claim.lost:
+                raise Taken
+            tell(done, total)
+
         do = KINDS[job.kind].do
         assert do is not None
         torch.set_num_threads(int(job.local.get("threads", 1)))
@@ -141,4 +162,6 @@ def execute(job: Job, store: Store, progress: Progress) -> None:
         with store.writing(job.kind, job.key, meta) as folder:
             meta |= do(Work(job, store, folder, progress))
             meta["seconds"] = round(time.monotonic() - started, 3)
+            if claim.lost:
+                raise Taken
         store.clear_scratch(job.key)
