@@ -237,6 +237,12 @@ def test_mistakes_in_the_file_are_told_by_key(tmp_path: Path, text: str, said: s
         read_cluster(tmp_path / "c.yaml")
 
 
+def test_a_range_is_no_number_to_the_base_of_60(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("system: slurm\njobs: 2:16\nwalltime: 12:30:00\npoll: 1.5\ncores: 2\n")
+    spec = read_cluster(tmp_path / "c.yaml")
+    assert (spec.jobs, spec.seconds, spec.clock, spec.poll, spec.cores) == ((2, 16), 45_000, "12:30:00", 1.5, 2)
+
+
 def test_options_that_do_not_go_together_are_told(tmp_path: Path) -> None:
     from corewood.cli.where import Where
 

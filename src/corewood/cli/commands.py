@@ -242,6 +242,7 @@ def plan(
     preset: Presets = None,
     change: Changes = None,
     workers: Workers = None,
+    cluster: OnCluster = None,
     every: Annotated[bool, typer.Option("--jobs", help="List every job.")] = False,
     measure: Annotated[bool, typer.Option(help="Run a few steps of the model to estimate the time.")] = True,
     quiet: Quiet = False,
@@ -256,11 +257,15 @@ def plan(
 
     spec = read_study(study, change, preset)
     Store(store).check_possible()
+    from corewood.cli.where import Where
+
+    batch = Where(workers, cluster).batch() if cluster is not None else None
     from corewood.cli.progress import show_plan
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
 
-    show_plan(make_plan(spec, study.parent), Store(store), workers or cores(), every, measure, voice)
+    made = make_plan(spec, study.parent, None if batch is None else bool(batch.gpus))
+    show_plan(made, Store(store), workers or cores(), every, measure, voice, batch)
 
 
 @app.command(epilog=example("corewood report mine.yaml --out mine-report --open"))

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from corewood.cli.screen import screen, table
 from corewood.cli.voice import Voice, emit
+from corewood.spec.cluster import Cluster
 from corewood.store.store import Store
-from corewood.study.cost import Cost, drawing, estimate
+from corewood.study.cost import Cost, Needs, drawing, estimate, needs
 from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
@@ -58,7 +59,9 @@ def standing(jobs: int, missing: int) -> str:
     return f"{jobs} jobs to do" if missing == jobs else f"{jobs - missing} of {jobs} jobs done already, {missing} to do"
 
 
-def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice) -> None:
+def show_plan(
+    plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice, batch: Cluster | None = None
+) -> None:
     states = state_of(plan, store)
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     console = screen()
@@ -101,6 +104,20 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
         paces = ", ".join(f"{name} {1000 * pace:.1f}" for name, pace in steps.items() if pace is not None)
         console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")
+        if batch is not None:
+            say_needs(needs(plan, missing, cost), batch, console)
+
+
+def say_needs(need: Needs, batch: Cluster, console: Console) -> None:
+    """What the missing jobs ask of a cluster."""
+    most = batch.jobs[1]
+    hours, takes = need.seconds / 3600, span(max(need.seconds / most, need.longest))
+    gpu = f"{need.gpu / 3600:.1f} of these hours are of use to a GPU"
+    console.print(f"On {batch.system}, {most} at a time: {hours:.1f} hours of work in {need.jobs} jobs, about {takes}; {gpu}.")
+    over = f", longer than the walltime ({batch.walltime}): it goes on in the next job" * (need.longest > batch.seconds)
+    console.print(f"The longest job takes {span(need.longest)} ({need.what}){over}. Store: about {need.gigabytes:.1f} GB.")
+    fraction = "on a GPU it is a fraction, which the first jobs will tell"
+    console.print(f"Hours are those of one core of this machine; {fraction}.", style="dim")
 
 
 def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int) -> None:

@@ -395,7 +395,7 @@ def run_part(
     divergence = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
     found = []
     losses: list[Tensor] = []
-    for each, z, own, state in zip(divergence.split([len(r) for r in rows]), drawn, values, states, strict=True):
+    for each, z, own, state in zip(torch.split(divergence, [len(r) for r in rows]), drawn, values, states, strict=True):
         kl, sampled = each.sum() / len(each), 1 - z.mean()
         loss = kl
         if settings.constraint == "lagrangian":

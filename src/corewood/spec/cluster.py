@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -47,6 +47,19 @@ def a_range(given: object) -> object:
     raise ValueError("say how many jobs at the most, as 8, or at least and at most, as 2:16")
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which 2:16 and 02:00:00 are what they look like, and not numbers to the base of 60."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float")]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"\d+$"), list("0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"\d+\.\d*$"), list("0123456789"))
+
+
 class Cluster(Spec):
     """One job of the batch system is one worker, which does one job of the study at a time."""
 
@@ -86,7 +99,7 @@ def read_cluster(given: str | Path, changes: dict[str, Any] | None = None) -> Cl
     if str(given) not in SYSTEMS:
         path = Path(given)
         try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+            raw = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=_Loader)
         except FileNotFoundError:
             known = f"an address (tcp://host:port), a file, or one of {', '.join(SYSTEMS)}"
             raise InputError(f"--cluster {given}: no such file.{nearest(str(given), SYSTEMS)} Give {known}") from None
