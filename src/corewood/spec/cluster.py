@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -50,12 +50,11 @@ def a_range(given: object) -> object:
 class _Loader(yaml.SafeLoader):
     """YAML in which 2:16 and 02:00:00 are what they look like, and not numbers to the base of 60."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float")]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"\d+$"), list("0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"\d+\.\d*$"), list("0123456789"))
 
