@@ -1,20 +1,13 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import slurm
 import small
 
 from corewood.study.run import Outcome
-
-sys.path.insert(0, str(Path(__file__).parent))
-import slurm
-
-# as few jobs as show what is to be shown; the training is long enough to be stopped in its middle
-CHANGES = ("fine_tune.steps=300", "fine_tune.checkpoints=[]", "prune.l0.seeds=1", "prune.l0.sparsity=0.4")
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +18,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """In this process: what all others are compared with."""
-    return small.run(study, tmp_path_factory.mktemp("whole") / "store", *CHANGES)
+    return small.run(study, tmp_path_factory.mktemp("whole") / "store", *slurm.CHANGES)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +31,3 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         file = tmp_path_factory.mktemp("queue") / "slurm.yaml"
         file.write_text("system: slurm\nhost: 127.0.0.1\njobs: 0:2\nwalltime: 10min\nmemory: 1500MB\npoll: 0.5\n")
         yield file
-
-
-def in_queue() -> list[str]:
-    """Numbers of jobs that wait or run."""
-    return subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, check=True).stdout.split()

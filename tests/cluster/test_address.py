@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import small
-from conftest import CHANGES
+from slurm import CHANGES
 
 from corewood.errors import ClusterError
 from corewood.store.store import Store

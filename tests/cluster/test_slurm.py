@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small
-from conftest import CHANGES, in_queue
+from slurm import CHANGES, in_queue
 
 from corewood.errors import ClusterError
 from corewood.spec.cluster import read_cluster

@@ -91,7 +91,9 @@ class Batch:
             self.address = cluster.scheduler_address
             client = stack.enter_context(Client(cluster, set_as_default=False))
             stack.callback(self.give_all_back)
-            self.wanted = max(1, min(self.spec.jobs[1], max(len(jobs), self.spec.jobs[0])))
+            there = {job.key for job in jobs}
+            ready = sum(there.isdisjoint(job.needs()) for job in jobs)
+            self.wanted = max(1, min(self.spec.jobs[1], max(ready, self.spec.jobs[0])))
             self.adjust()  # a refusal is told at once
             keeper = threading.Thread(target=self.keep, name="keeper of the queue", daemon=True)
             keeper.start()
@@ -265,6 +267,7 @@ def own_folder(store: Store) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            (store.root / "locks" / token).unlink(missing_ok=True)
 
 
 class InBatch(Dask):

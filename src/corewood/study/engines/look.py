@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -68,6 +68,7 @@ def sign(store: Store) -> Iterator[str]:
             yield name
         finally:
             path.unlink(missing_ok=True)
+            (store.root / "locks" / name).unlink(missing_ok=True)
 
 
 def look(root: str, name: str, wanted: Wanted, patience: float) -> dict[str, Any]:
@@ -136,6 +137,8 @@ def do(content: dict[str, Any], root: str, patience: float) -> None:
     from distributed import get_worker
 
     job = Job.from_plain(content)
+    if str(job.local.get("device", "")).startswith("cuda:") and "," not in os.environ.get("CUDA_VISIBLE_DEVICES", ","):
+        job = replace(job, local={**job.local, "device": "cuda"})  # the one GPU that this process sees is its first
     worker = get_worker()
     told = 0.0
 

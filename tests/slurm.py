@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+# as few jobs as show what is to be shown; the training is long enough to be stopped in its middle
+CHANGES = ("fine_tune.steps=300", "fine_tune.checkpoints=[]", "prune.l0.seeds=1", "prune.l0.sparsity=0.4")
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue")
 CPUS, MEMORY = 2, 4000  # of a node, which are pretended: two nodes have more than this machine
 
@@ -137,3 +139,8 @@ def wait(there: object, folder: Path) -> None:
         if time.monotonic() > until:
             raise RuntimeError("\n".join(f"{path.name}: {path.read_text()[-500:]}" for path in folder.glob("*.out")))
         time.sleep(0.1)
+
+
+def in_queue() -> list[str]:
+    """Numbers of jobs that wait or run."""
+    return subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, check=True).stdout.split()
