@@ -3,8 +3,9 @@
     python scripts/reference.py
 
 docs/study-file.md gets a table of keys below each `<!-- keys: Class -->`, from the fields of that part of the format, and so
-does docs/cluster.md; docs/api.md is made from docstrings, docs/charts.md from the charts of the report and report/reading.yaml, docs/glossary.md from
-report/glossary.yaml, and the pages of docs/notebooks from the notebooks beside them. A test says when one of them is old.
+does docs/cluster.md; docs/api.md is made from docstrings, docs/charts.md from the charts of the report and
+report/reading.yaml, docs/glossary.md from report/glossary.yaml, and the pages of docs/notebooks from the notebooks beside
+them. A test says when one of them is old.
 """
 
 from __future__ import annotations

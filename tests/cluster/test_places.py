@@ -15,7 +15,7 @@ import small
 from corewood.errors import InputError, StudyError
 from corewood.spec.cluster import Cluster, read_cluster, seconds_of, write_template
 from corewood.store.store import Store
-from corewood.study.engines import Event, queues
+from corewood.study.engines import Event, Inline, queues
 from corewood.study.engines import local as local_place
 from corewood.study.engines.batch import Batch, Held
 from corewood.study.engines.dask import Run
@@ -24,8 +24,11 @@ from corewood.study.engines.local import Local
 from corewood.study.engines.look import Facts
 from corewood.study.engines.place import Verdict
 from corewood.study.engines.queues import Seen
-from corewood.study.job import Job
+from corewood.study.entries import read_masks
+from corewood.study.job import Job, Work
 from corewood.study.plan import make_plan
+from corewood.study.run import store_data
+from corewood.study.ways.l0 import alike, search_ahead
 
 FACTS = Facts("tls://a", "a", "tls://nanny-a", "host", False, "CPU", "", False, {}, "", False)
 MASK, SEARCH = Job("tickets", "t", "draw", {}, {}, {"device": "auto"}), Job("search", "s", "search", {}, {}, {"device": "auto"})
@@ -60,9 +63,11 @@ class Client:
 
     def __init__(self) -> None:
         self.given: list[tuple[str, str]] = []  # job, worker
+        self.beside: list[list[str]] = []
 
-    def submit(self, _do: Any, content: dict[str, Any], *_: Any, workers: list[str], **__: Any) -> Any:
+    def submit(self, _do: Any, content: dict[str, Any], *more: Any, workers: list[str], **__: Any) -> Any:
         self.given.append((content["key"], workers[0]))
+        self.beside.append([other["key"] for other in more[-1]])
         return SimpleNamespace(add_done_callback=lambda _: None, cancel=lambda: None, status="pending")
 
 
@@ -254,6 +259,38 @@ def test_options_that_do_not_go_together_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file. Did you mean 'slurm'\?"):
         Where(None, "slurmm").batch()
     assert Where(None, "slurm", {"jobs": "2:16", "queue": "gpu", "gpus": 1, "walltime": None}).batch().jobs == (2, 16)
+
+
+def test_searches_begun_in_shared_batches_give_the_same_masks(tmp_path: Path) -> None:
+    path = small.write_study(tmp_path / "study")
+    plan = make_plan(small.spec_of(path, "prune.l0.seeds=3", "prune.l0.sparsity=0.4", "fine_tune=null"), path.parent)
+    alone, packed = Store(tmp_path / "alone"), Store(tmp_path / "packed")
+    before = [job for job in plan.jobs.values() if job.kind in ("encode", "reference")]
+    searches = [job for job in plan.jobs.values() if job.kind == "search"]
+    assert [alike(searches[0], other) for other in searches] == [True] * 3
+    store_data(plan, alone)
+    Inline().run([*before, *searches], alone, lambda event: None)
+    store_data(plan, packed)
+    Inline().run(before, packed, lambda event: None)
+    works = [Work(job, packed, Path(), lambda done, total: None) for job in searches]
+    assert search_ahead(works) == 0  # on a CPU
+    with packed.claim(searches[2].key):
+        assert search_ahead(works, pack=3) == 2  # another process has the third
+    assert search_ahead(works, pack=3) == 1
+    Inline().run(searches, packed, lambda event: None)
+    for job in searches:
+        one, other = (read_masks(store.get(job.kind, job.key))[0] for store in (alone, packed))
+        assert one == other
+
+
+def test_a_gpu_begins_searches_that_wait_beside_its_own(tmp_path: Path) -> None:
+    gpus = [replace(FACTS, gpu=True, address=name) for name in ("a", "b")]
+    jobs = [replace(SEARCH, key=f"s{n}", params={"seed": n, "settings": {}}) for n in range(8)]
+    jobs.append(replace(SEARCH, key="other", params={"seed": 0, "settings": {"steps": 3}}))
+    run, _ = a_run(tmp_path, jobs, gpus)
+    run.hand_out()
+    assert [key for key, _ in run.client.given] == ["s0", "s1"]
+    assert run.client.beside == [["s7", "s6", "s5"], ["s4"]]
 
 
 def test_precision_is_part_of_keys_only_where_it_is_not_float32(tmp_path: Path) -> None:

@@ -26,9 +26,11 @@ from corewood.study.engines.look import Facts, part_locks, sign, wanted_by
 from corewood.study.engines.place import Place, Verdict
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
+from corewood.study.ways.l0 import alike
 
 TICK = 1.0  # seconds between two looks at who is there
 LIMITS = {"died": 3, "memory": 2, "walltime": 3, "left": 20}  # how often a job may be lost in each way, without getting on
+BESIDE = 15  # searches at the most that one worker begins beside its own
 ALONE = 600.0  # seconds without any worker
 
 
@@ -73,6 +75,7 @@ class Run:
     lost: list[Lost] = field(default_factory=list)
     losses: dict[str, Counter[str]] = field(default_factory=dict)  # key -> how often, in which way
     reached: dict[str, tuple[object, ...]] = field(default_factory=dict)  # key -> its saved state when it was last lost
+    ahead: set[str] = field(default_factory=set)  # searches that a worker was told to begin beside another
     begun: bool = False
     looked_at: float = 0.0
     last_seen: float = field(default_factory=time.monotonic)  # when there was a worker
@@ -177,11 +180,20 @@ class Run:
     def start(self, job: Job, facts: Facts) -> None:
         self.graph.take(job)
         tries = sum(self.losses.get(job.key, Counter()).values())
-        asked = (job.plain(), str(self.store.root), self.place.patience)
+        asked = (job.plain(), str(self.store.root), self.place.patience, self.beside(job) if facts.gpu else [])
         key = f"{job.key}-{tries}-{time.time_ns()}"
         future = self.client.submit(nodes.do, *asked, workers=[facts.address], key=key, pure=False)
         self.busy[facts.address] = job, future
         future.add_done_callback(self.ended.put)
+
+    def beside(self, job: Job) -> list[dict[str, Any]]:
+        """Searches that wait and may share batches with this one; each is named to one worker."""
+        gpus = sum(facts.gpu for facts in self.workers.values())
+        ready = self.graph.ready()[::-1]  # the last first: others are about to get the first
+        waiting = [other for other in ready if other.key not in self.ahead and alike(job, other)]
+        chosen = waiting[: len(waiting) // gpus][:BESIDE]
+        self.ahead |= {other.key for other in chosen}
+        return [other.plain() for other in chosen]
 
     def collect(self) -> None:
         """What has ended, or nothing within a tick."""

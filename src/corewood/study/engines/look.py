@@ -21,7 +21,8 @@ from corewood.model.precision import has_bfloat16
 from corewood.store.shared import appears, claimed, leases_used, use_leases
 from corewood.store.store import Store, versions
 from corewood.study.engines.engine import reason
-from corewood.study.job import Job, execute
+from corewood.study.job import Job, Work, execute
+from corewood.study.ways.l0 import search_ahead
 
 SIGN = "sign"  # before the name of the file by which workers know that they see the same store
 
@@ -132,8 +133,11 @@ def part_locks(store: Store) -> None:
     use_leases(store.root / "locks", "flock does not keep other hosts out")
 
 
-def do(content: dict[str, Any], root: str, patience: float) -> None:
-    """On a worker: do the job, and send word of its progress through the scheduler."""
+def do(content: dict[str, Any], root: str, patience: float, beside: Sequence[dict[str, Any]] = ()) -> None:
+    """On a worker: do the job, and send word of its progress through the scheduler.
+
+    `beside` are searches that wait and are like this one: on a GPU their first steps may share its batches.
+    """
     from distributed import get_worker
 
     job = Job.from_plain(content)
@@ -149,8 +153,12 @@ def do(content: dict[str, Any], root: str, patience: float) -> None:
             worker.log_event("corewood", {"event": {"key": job.key, "state": "progress", "done": done, "total": total}})
 
     worker.log_event("corewood", {"event": {"key": job.key, "state": "started"}})
+    store = Store(Path(root), patience)
     try:
-        execute(job, Store(Path(root), patience), progress)
+        if beside and torch.cuda.is_available():
+            every = [job, *map(Job.from_plain, beside)]
+            search_ahead([Work(one, store, Path(), lambda done, total: None) for one in every])
+        execute(job, store, progress)
     except CorewoodError:
         raise
     except Exception as problem:
