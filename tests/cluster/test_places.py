@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import small
 
-from corewood.errors import InputError, StudyError
+from corewood.errors import ClusterError, InputError, StudyError
 from corewood.spec.cluster import Cluster, read_cluster, seconds_of, write_template
 from corewood.store.store import Store
 from corewood.study.engines import Event, Inline, queues
@@ -21,7 +21,7 @@ from corewood.study.engines.batch import Batch, Held
 from corewood.study.engines.dask import Run
 from corewood.study.engines.engine import Graph
 from corewood.study.engines.local import Local
-from corewood.study.engines.look import Facts
+from corewood.study.engines.look import Facts, wanted_by
 from corewood.study.engines.place import Verdict
 from corewood.study.engines.queues import Seen
 from corewood.study.entries import read_masks
@@ -64,6 +64,9 @@ class Client:
     def __init__(self) -> None:
         self.given: list[tuple[str, str]] = []  # job, worker
         self.beside: list[list[str]] = []
+
+    def nthreads(self) -> dict[str, int]:
+        return {}
 
     def submit(self, _do: Any, content: dict[str, Any], *more: Any, workers: list[str], **__: Any) -> Any:
         self.given.append((content["key"], workers[0]))
@@ -168,6 +171,19 @@ def test_jobs_of_the_queue_follow_the_work(batch: Batch, monkeypatch: pytest.Mon
     assert batch.standing(1) == "1 running, 0 pending in the queue"
     batch.held["x"] = Held("9", "x", 0.0, Seen("pending", "Resources"))
     assert batch.standing(1) == "1 running, 1 pending in the queue (Resources)"
+
+
+def test_a_queue_may_be_long_but_a_scheduler_without_workers_is_told(tmp_path: Path, batch: Batch) -> None:
+    for place in (Local(2), batch):
+        run, _ = a_run(tmp_path, [SEARCH], [], place)
+        run.wanted = wanted_by([SEARCH])
+        run.look_around()
+        run.last_seen -= 3 * 3600
+        if place is batch:
+            run.look_around()
+        else:
+            with pytest.raises(ClusterError, match="no worker came within 10 minutes"):
+                run.look_around()
 
 
 PBS = """Job Id: 12.server

@@ -22,7 +22,7 @@ BACK = 20.0  # seconds within which a worker that died is there again
 class Address:
     """`where` is tcp://host:port, tls://host:port, or a scheduler file."""
 
-    patience = 60.0
+    patience, alone = 60.0, 600.0
 
     def __init__(self, where: str) -> None:
         self.where = where

@@ -7,6 +7,7 @@ before its worker connects, and do not say why a worker is gone.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import shlex
 import shutil
@@ -54,7 +55,7 @@ class Held:
 class Batch:
     """Workers from a batch system."""
 
-    patience = 60.0
+    patience, alone = 60.0, math.inf  # a queue may be long
 
     def __init__(self, spec: Cluster) -> None:
         if shutil.which("sbatch" if spec.system == "slurm" else "bsub" if spec.system == "lsf" else "qsub") is None:

@@ -31,7 +31,6 @@ from corewood.study.ways.l0 import alike
 TICK = 1.0  # seconds between two looks at who is there
 LIMITS = {"died": 3, "memory": 2, "walltime": 3, "left": 20}  # how often a job may be lost in each way, without getting on
 BESIDE = 15  # searches at the most that one worker begins beside its own
-ALONE = 600.0  # seconds without any worker
 
 
 class Dask:
@@ -116,8 +115,9 @@ class Run:
         self.judge()
         if self.workers or self.looking:
             self.last_seen = time.monotonic()
-        elif time.monotonic() - self.last_seen > ALONE:
-            raise ClusterError(f"no worker came within {ALONE / 60:.0f} minutes; start some, and run the same command again")
+        elif time.monotonic() - self.last_seen > self.place.alone:
+            waited = f"{self.place.alone / 60:.0f} minutes"
+            raise ClusterError(f"no worker came within {waited}; start some, and run the same command again")
         self.place.need(len(self.graph.free) + len(self.busy) + len(self.lost), list(self.workers.values()), self.busy)
         standing = self.place.standing(len(self.workers))
         if standing != self.said:

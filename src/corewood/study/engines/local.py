@@ -31,7 +31,7 @@ def gpus() -> tuple[str, ...]:
 class Local:
     """`count` processes; without one, as many as there are GPUs and beside them one for each other core."""
 
-    patience = 0.0
+    patience, alone = 0.0, 600.0
 
     def __init__(self, count: int | None, devices: tuple[str, ...] = ()) -> None:
         self.count, self.devices = count, devices

@@ -24,7 +24,7 @@ from corewood.study.engines.engine import reason
 from corewood.study.job import Job, Work, execute
 from corewood.study.ways.l0 import search_ahead
 
-SIGN = "sign"  # before the name of the file by which workers know that they see the same store
+SIGN = "sign"  # before the name of the folder by which workers know that they see the same store
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,15 @@ def wanted_by(jobs: Iterable[Job]) -> Wanted:
 
 @contextmanager
 def sign(store: Store) -> Iterator[str]:
-    """While a run lasts: a file that workers must see, and a lock that must keep them out."""
+    """While a run lasts: a folder that workers must see, and a lock that must keep them out."""
     name = f"{SIGN}{uuid.uuid4().hex}"
-    (store.root / "tmp").mkdir(parents=True, exist_ok=True)
     path = store.root / "tmp" / name
-    path.write_text(socket.gethostname(), encoding="utf-8")
+    path.mkdir(parents=True)
     with store.claim(name):
         try:
             yield name
         finally:
-            path.unlink(missing_ok=True)
+            path.rmdir()
             (store.root / "locks" / name).unlink(missing_ok=True)
 
 

@@ -24,6 +24,7 @@ class Verdict:
 
 class Place(Protocol):
     patience: float  # seconds within which a host sees what another has written
+    alone: float  # seconds that may pass without any worker
 
     def open(self, jobs: Sequence[Job], store: Store) -> AbstractContextManager[Any]:
         """A dask client, for as long as the jobs run."""
