@@ -35,7 +35,7 @@ def killed(queue: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -
     words = ["run", study, "--store", store.root, "--cluster", queue, "--out", store.root.parent / "out"]
     words += [word for change in CHANGES for word in ("--set", change)]
     process = subprocess.Popen([sys.executable, "-m", "corewood", *map(str, words)], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while not (store.root / "scratch" / tuning.key).exists():
         assert process.poll() is None
         assert time.monotonic() < until
@@ -106,7 +106,7 @@ def test_nothing_hangs(queue: Path, tmp_path: Path, changes: dict[str, str], sai
 def test_each_worker_has_a_gpu_of_its_own(queue: Path, tmp_path: Path) -> None:
     place = Batch(read_cluster(queue, {"gpus": 1}))
     with place.open([JOB, JOB], Store(tmp_path)) as client:
-        client.wait_for_workers(2, timeout=90)
+        client.wait_for_workers(2, timeout=300)
         gpus, nodes = (client.run(os.getenv, name) for name in ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME"))
         resources = client.run_on_scheduler(gpus_of)
     assert set(gpus.values()) <= {"0", "1"}
