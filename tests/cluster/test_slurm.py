@@ -36,12 +36,14 @@ def killed(queue: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -
     words += [word for change in CHANGES for word in ("--set", change)]
     process = subprocess.Popen([sys.executable, "-m", "corewood", *map(str, words)], stderr=subprocess.DEVNULL)
     until = time.monotonic() + 300
-    while not (store.root / "scratch" / tuning.key).exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
+    try:
+        while not (store.root / "scratch" / tuning.key).exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
     assert not store.has(tuning.kind, tuning.key)
     return store.root
 
