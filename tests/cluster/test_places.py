@@ -173,6 +173,25 @@ def test_jobs_of_the_queue_follow_the_work(batch: Batch, monkeypatch: pytest.Mon
     assert batch.standing(1) == "1 running, 1 pending in the queue (Resources)"
 
 
+def test_a_refusal_in_the_middle_of_a_run_leaves_those_there_at_work(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def refused() -> None:
+        looks.append(len(looks))
+        if len(looks) == 7:
+            batch.held.clear()  # the last of them is gone
+        raise ClusterError("sbatch: error: Job violates accounting/QOS policy")
+
+    monkeypatch.setattr(batch, "see", lambda: None)
+    monkeypatch.setattr(batch, "adjust", refused)
+    monkeypatch.setattr(batch.stop, "wait", lambda _: False)
+    batch.held["x"] = Held("1", "x", 0.0)
+    batch.keep()
+    assert len(looks) == 7
+    with pytest.raises(ClusterError, match="QOS policy"):
+        batch.standing(0)
+
+
 def test_a_queue_may_be_long_but_a_scheduler_without_workers_is_told(tmp_path: Path, batch: Batch) -> None:
     for place in (Local(2), batch):
         run, _ = a_run(tmp_path, [SEARCH], [], place)

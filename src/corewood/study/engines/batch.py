@@ -33,6 +33,7 @@ from corewood.study.job import Job
 
 STILLBORN = 3  # jobs in a row that end before their workers connect
 OUTSIDE = 10  # the same, where someone else ended them
+REFUSALS = 5  # in a row, with no job left, that end a run
 SETTLE = 30.0  # seconds for the queue to say that a job has ended whose worker is gone
 IDLE = 20.0  # seconds that a worker may have nothing to do before it is given back
 LOG = 15  # last lines of a job's log
@@ -66,6 +67,7 @@ class Batch:
         self.wanted = 0
         self.early: Counter[bool] = Counter()  # jobs in a row that ended before they connected: by their own fault, or not
         self.problem: ClusterError | None = None
+        self.refused = 0  # looks in a row at which no job could be submitted
         self.lock = threading.RLock()
         self.stop = threading.Event()
 
@@ -149,10 +151,17 @@ class Batch:
         while not self.stop.wait(self.spec.poll):
             try:
                 self.see()
-                self.adjust()
             except ClusterError as problem:
                 self.problem = problem
                 return
+            try:
+                self.adjust()
+                self.refused = 0
+            except ClusterError as problem:  # a limit of the site's, or a moment without an answer: those there go on
+                self.refused += 1
+                if not self.held and self.refused >= REFUSALS:
+                    self.problem = problem
+                    return
 
     def see(self) -> None:
         with self.lock:
