@@ -2,9 +2,10 @@
 
     python scripts/reference.py
 
-docs/study-file.md gets a table of keys below each `<!-- keys: Class -->`, from the fields of that part of the format;
-docs/api.md is made from docstrings, docs/charts.md from the charts of the report and report/reading.yaml, docs/glossary.md from
-report/glossary.yaml, and the pages of docs/notebooks from the notebooks beside them. A test says when one of them is old.
+docs/study-file.md gets a table of keys below each `<!-- keys: Class -->`, from the fields of that part of the format, and so
+does docs/cluster.md; docs/api.md is made from docstrings, docs/charts.md from the charts of the report and
+report/reading.yaml, docs/glossary.md from report/glossary.yaml, and the pages of docs/notebooks from the notebooks beside
+them. A test says when one of them is old.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import SECTIONS, items_of
 from corewood.report.page import QUESTIONS
 from corewood.spec.base import Spec
+from corewood.spec.cluster import Cluster
 from corewood.spec.study import StudySpec
 from corewood.spec.tasks import TASK_KINDS
 from corewood.spec.ways import L0
@@ -88,6 +90,11 @@ def study_file(page: str) -> str:
     if strange := {mark[1] for mark in MARK.finditer(page)} - set(known):
         raise SystemExit(f"docs/study-file.md: a study has no {', '.join(strange)}; its parts are {', '.join(known)}")
     return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{keys_table(known[m[1]], places)}<!-- end -->\n", page)
+
+
+def cluster(page: str) -> str:
+    """The page with the table of a batch system's file made anew."""
+    return MARK.sub(f"<!-- keys: Cluster -->\n{keys_table(Cluster, {})}<!-- end -->\n", page)
 
 
 def slug(heading: str) -> str:
@@ -332,9 +339,10 @@ def printed(cell: Mapping[str, Any]) -> Iterator[str]:
 
 def pages() -> dict[Path, str]:
     """Every page that is made from the code, as it should be."""
-    study = DOCS / "study-file.md"
+    study, batch = DOCS / "study-file.md", DOCS / "cluster.md"
     made = {
         study: study_file(study.read_text(encoding="utf-8")),
+        batch: cluster(batch.read_text(encoding="utf-8")),
         DOCS / "api.md": api(),
         DOCS / "charts.md": charts(),
         DOCS / "glossary.md": glossary(),

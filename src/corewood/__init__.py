@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from corewood.model.tune import fine_tune
     from corewood.model.weights import WeightMask, weights_masked
     from corewood.prune.importance import prune_units
-    from corewood.prune.l0 import search
     from corewood.prune.magnitude import prune_weights
+    from corewood.prune.several import search
     from corewood.prune.tickets import super_tickets, unit_tickets, weight_tickets
     from corewood.report.attention import attention_map_chart
     from corewood.ship.export import export
@@ -57,7 +57,7 @@ _WHERE = {
     "wilson": "evaluate.metrics", "Predictions": "evaluate.predict", "predict": "evaluate.predict",
     "fine_tune": "model.tune", "Gates": "model.gates", "Means": "model.gates", "gated": "model.gates",
     "Model": "model.load", "load": "model.load", "wrap": "model.load", "Mask": "model.mask", "Masks": "model.mask",
-    "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.l0", "L0": "spec",
+    "Units": "model.mask", "mean_activations": "model.reference", "search": "prune.several", "L0": "spec",
     "FineTune": "spec", "StudySpec": "spec", "read_study": "spec", "run": "study.run",
     "Importance": "spec", "Magnitude": "spec", "read_masks": "model.mask_files", "prune_units": "prune.importance",
     "prune_weights": "prune.magnitude", "score": "evaluate.metrics", "WeightMask": "model.weights",

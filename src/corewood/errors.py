@@ -5,6 +5,7 @@ CorewoodError
 │   ├── StudyError      the study file itself; collects every mistake in it
 │   └── SettingError    settings given in Python, such as cw.L0(...); a ValueError, too
 ├── StoreError          the store cannot be read or written: full disk, no permission
+├── ClusterError        workers cannot be had, or cannot do this study: a wrong address, a refused job, another version
 └── JobError            one job of a study failed; the others go on
 
 The command line prints any of these without a traceback.
@@ -59,6 +60,10 @@ class SettingError(InputError, ValueError):
 
 class StoreError(CorewoodError):
     """The store cannot be read or written."""
+
+
+class ClusterError(CorewoodError):
+    """Workers cannot be had, or cannot do this study."""
 
 
 class JobError(CorewoodError):

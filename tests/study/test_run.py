@@ -30,7 +30,7 @@ from corewood.report.page import finding
 from corewood.store.store import Store
 from corewood.study import entries, kinds
 from corewood.study.engines import Event
-from corewood.study.engines.dask import Workers
+from corewood.study.engines.local import Workers
 from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
 from corewood.study.results import Results

@@ -16,7 +16,7 @@ from corewood.spec import parse_study
 from corewood.spec.study import slug
 from corewood.store.store import Store
 from corewood.study.audit import Asked, Guess, Trial, confirm, guess, keep, kept, study_of, written
-from corewood.study.engines import cores
+from corewood.study.engines import cores, engine
 from corewood.study.plan import make_plan
 
 
@@ -46,7 +46,7 @@ def audit_and_run(
     if dry:
         show_plan(make_plan(spec, file.parent), Store(store), workers or cores(), False, True, voice)
     else:
-        run_spec(spec, file.parent, store, workers, out, voice, show_page)
+        run_spec(spec, file.parent, store, engine(workers), out, voice, show_page)
 
 
 def show_guess(found: Guess, voice: Voice) -> None:

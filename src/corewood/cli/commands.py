@@ -11,14 +11,19 @@ from corewood.cli.net import guarded
 from corewood.cli.options import (
     STORE,
     Changes,
+    Gpus,
+    Jobs,
     Json,
+    OnCluster,
     Open,
     Out,
+    Partition,
     Presets,
     Quiet,
     StoreFolder,
     Study,
     Verbose,
+    Walltime,
     Workers,
     pairs_of,
     sizes_of,
@@ -86,8 +91,9 @@ def demo(
     spec = parse_study(text, "the embedded study", change)
     folder = report_folder(spec, out)
     from corewood.cli.running import run_spec
+    from corewood.study.engines import engine
 
-    run_spec(spec, Path(), store, workers, folder, voice, show)
+    run_spec(spec, Path(), store, engine(workers), folder, voice, show)
 
 
 @app.command(
@@ -150,13 +156,24 @@ def audit(
     audit_and_run(asked, sizes, seeds, folder, store, workers, voice, dry, show)
 
 
-@app.command(epilog=example("corewood run mine.yaml", "corewood run mine.yaml --set prune.l0.seeds=12 --out report"))
+@app.command(
+    epilog=example(
+        "corewood run mine.yaml",
+        "corewood run mine.yaml --set prune.l0.seeds=12 --out report",
+        "corewood run mine.yaml --cluster slurm --jobs 2:16 --walltime 2h --partition gpu --gpus 1",
+    )
+)
 def run(
     study: Study,
     store: StoreFolder = STORE,
     preset: Presets = None,
     change: Changes = None,
     workers: Workers = None,
+    cluster: OnCluster = None,
+    jobs: Jobs = None,
+    walltime: Walltime = None,
+    partition: Partition = None,
+    gpus: Gpus = None,
     out: Out = None,
     show: Open = False,
     quiet: Quiet = False,
@@ -170,9 +187,12 @@ def run(
 
     spec = read_study(study, change, preset)
     folder = report_folder(spec, out)
+    from corewood.cli.where import Where
+
+    where = Where(workers, cluster, {"jobs": jobs, "walltime": walltime, "queue": partition, "gpus": gpus})
     from corewood.cli.running import run_spec
 
-    run_spec(spec, study.parent, store, workers, folder, voice, show)
+    run_spec(spec, study.parent, store, where.engine(), folder, voice, show)
 
 
 def report_folder(spec: StudySpec, out: Path | None) -> Path:
@@ -225,6 +245,7 @@ def plan(
     preset: Presets = None,
     change: Changes = None,
     workers: Workers = None,
+    cluster: OnCluster = None,
     every: Annotated[bool, typer.Option("--jobs", help="List every job.")] = False,
     measure: Annotated[bool, typer.Option(help="Run a few steps of the model to estimate the time.")] = True,
     quiet: Quiet = False,
@@ -239,11 +260,15 @@ def plan(
 
     spec = read_study(study, change, preset)
     Store(store).check_possible()
+    from corewood.cli.where import Where
+
+    batch = Where(workers, cluster).batch() if cluster is not None else None
     from corewood.cli.progress import show_plan
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
 
-    show_plan(make_plan(spec, study.parent), Store(store), workers or cores(), every, measure, voice)
+    made = make_plan(spec, study.parent, None if batch is None else bool(batch.gpus))
+    show_plan(made, Store(store), workers or cores(), every, measure, voice, batch)
 
 
 @app.command(epilog=example("corewood report mine.yaml --out mine-report --open"))
@@ -404,6 +429,41 @@ def schema() -> None:
     from corewood.spec.schema import schema_text
 
     typer.echo(schema_text(), nl=False)
+
+
+cluster_app = typer.Typer(help="Batch systems: write a file for one, and try it.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster", rich_help_panel="Commands")
+
+
+@cluster_app.command("new", epilog=example("corewood cluster new slurm.yaml"))
+def cluster_new(
+    file: Annotated[Path, typer.Argument(help="What to write; must not exist.")] = Path("slurm.yaml"),
+    system: Annotated[str, typer.Option(help="slurm, pbs, lsf or sge.")] = "slurm",
+) -> None:
+    """Write a commented file of a batch system to begin with."""
+    from corewood.spec.cluster import write_template
+
+    write_template(file, system)
+    typer.echo(f"{file}: written. Next: corewood cluster check {file}")
+
+
+@cluster_app.command("check", epilog=example("corewood cluster check slurm.yaml --store /shared/me/corewood-store"))
+def cluster_check(
+    cluster: Annotated[str, typer.Argument(help="A file, a system (slurm), or an address (tcp://host:port).")],
+    store: StoreFolder = STORE,
+    walltime: Walltime = None,
+    partition: Partition = None,
+    gpus: Gpus = None,
+) -> None:
+    """Submit one small job, and say in plain words what works."""
+    from corewood.cli.where import Where
+
+    where = Where(None, cluster, {"walltime": walltime, "queue": partition, "gpus": gpus})
+    typer.echo(f"Trying {cluster}", err=True)
+    from corewood.cli.cluster import check
+
+    if not check(where, store):
+        raise SystemExit(1)
 
 
 @app.command(epilog=example("corewood doctor"))

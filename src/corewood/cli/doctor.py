@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import signal
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,19 +14,9 @@ from rich.markup import escape
 from corewood.cli.screen import screen
 from corewood.errors import CorewoodError
 from corewood.model.load import minilm_folder
+from corewood.model.precision import probe
 from corewood.store.store import Store
 from corewood.study.engines import cores
-
-# bfloat16 against float32, in a process of its own: on machines that announce AMX but cannot use it, it dies of SIGILL
-PROBE = """
-import timeit, torch
-torch.set_num_threads(1)
-def seconds(kind):
-    x = torch.randn(512, 512).to(kind)
-    x @ x
-    return timeit.timeit(lambda: x @ x, number=20)
-print(seconds(torch.float32) / seconds(torch.bfloat16))
-"""
 
 
 def examine(store: Path) -> bool:
@@ -50,10 +38,10 @@ def examine(store: Path) -> bool:
             line(False, package, f"not installed: pip install {package}")
     line(True, "cores", f"{cores()} for this process: a study runs {cores()} jobs side by side")
     if torch.cuda.is_available():
-        line(True, "GPU", f"{torch.cuda.get_device_name(0)}; jobs use it with --workers 1")
+        line(True, "GPU", f"{torch.cuda.get_device_name(0)}; a study runs one worker on each of {torch.cuda.device_count()}")
     else:
         line(None, "GPU", "none; everything runs on the CPU")
-    line(True, "float32", "safe everywhere; what Corewood uses")
+    line(True, "float32", "safe everywhere; what Corewood uses on CPUs")
     safe, what = probe()
     line(safe or None, "bfloat16", what)
     try:
@@ -70,13 +58,3 @@ def examine(store: Path) -> bool:
     only = "only the project's own tests need one"
     line(None, "browser", f"{browser} ({only})" if browser else f"none found; {only}")
     return not problems
-
-
-def probe() -> tuple[bool, str]:
-    """(whether bfloat16 survives here, what was seen)"""
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
-    if done.returncode == -signal.SIGILL:
-        return False, "kills the process here (SIGILL); ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may avoid it"
-    if done.returncode != 0:
-        return False, f"does not work here (exit code {done.returncode})"
-    return True, f"works; multiplies matrices at {float(done.stdout):.2g} times the speed of float32"

@@ -24,6 +24,22 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),
 ]
+OnCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Run jobs elsewhere: a Dask scheduler (tcp://host:port), a batch system (slurm), or its file.",
+        show_default="on this machine",
+    ),
+]
+Jobs = Annotated[
+    str | None, typer.Option("--jobs", help="With a batch system: how many jobs at a time, 8 or 2:16.", show_default="0:8")
+]
+Walltime = Annotated[str | None, typer.Option("--walltime", help="With a batch system: of one job.", show_default="2h")]
+Partition = Annotated[
+    str | None, typer.Option("--partition", help="With a batch system: partition or queue.", show_default="the system's")
+]
+Gpus = Annotated[int | None, typer.Option("--gpus", min=0, max=1, help="With a batch system: of one job.", show_default="0")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the report.", show_default="NAME-report in this folder")]
 Open = Annotated[bool, typer.Option("--open", help="Open the report in a browser when it is there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but where the report is.")]

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from corewood.cli.screen import aside, screen, table
 from corewood.cli.voice import Voice, emit
+from corewood.spec.cluster import Cluster
 from corewood.store.store import Store
-from corewood.study.cost import Cost, drawing, estimate
+from corewood.study.cost import Cost, Needs, drawing, estimate, needs
 from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
@@ -58,7 +59,9 @@ def standing(jobs: int, missing: int) -> str:
     return f"{jobs} jobs to do" if missing == jobs else f"{jobs - missing} of {jobs} jobs done already, {missing} to do"
 
 
-def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice) -> None:
+def show_plan(
+    plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice, batch: Cluster | None = None
+) -> None:
     states = state_of(plan, store)
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     console = screen()
@@ -101,6 +104,20 @@ def show_plan(plan: Plan, store: Store, workers: int, every: bool, measure: bool
         steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
         paces = ", ".join(f"{name} {1000 * pace:.1f}" for name, pace in steps.items() if pace is not None)
         console.print(f"Measured just now, in milliseconds per example: {paces}.", style="dim")
+        if batch is not None:
+            say_needs(needs(plan, missing, cost), batch, console)
+
+
+def say_needs(need: Needs, batch: Cluster, console: Console) -> None:
+    """What the missing jobs ask of a cluster."""
+    most = batch.jobs[1]
+    hours, takes = need.seconds / 3600, span(max(need.seconds / most, need.longest))
+    gpu = f"{need.gpu / 3600:.1f} of these hours are of use to a GPU"
+    console.print(f"On {batch.system}, {most} at a time: {hours:.1f} hours of work in {need.jobs} jobs, about {takes}; {gpu}.")
+    over = f", longer than the walltime ({batch.walltime}): it goes on in the next job" * (need.longest > batch.seconds)
+    console.print(f"The longest job takes {span(need.longest)} ({need.what}){over}. Store: about {need.gigabytes:.1f} GB.")
+    fraction = "on a GPU it is a fraction, which the first jobs will tell"
+    console.print(f"Hours are those of one core of this machine; {fraction}.", style="dim")
 
 
 def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int) -> None:
@@ -123,10 +140,17 @@ class Tally:
         self.ended: dict[str, str] = {}  # key -> done, failed, blocked
         self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
         self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds and work of the jobs that are done
+        self.todo: dict[str, float] = {}  # kind -> work of the jobs that have not ended
+        self.count: Counter[str] = Counter()  # kind -> jobs
+        self.over: dict[str, Counter[str]] = {}  # kind -> how many are done, failed, blocked
         self.began = time.monotonic()
 
     def start(self, missing: Sequence[Job], after: float = 0.0) -> None:
         self.jobs, self.began, self.after = list(missing), time.monotonic(), after
+        self.count = Counter(job.kind for job in missing)
+        self.over = {kind: Counter() for kind in self.count}
+        for job in missing:
+            self.todo[job.kind] = self.todo.get(job.kind, 0.0) + job.work
 
     def note(self, job: Job, event: Event) -> None:
         if event.state in ("started", "progress") and job.key not in self.ended:
@@ -135,6 +159,8 @@ class Tally:
         elif event.state not in ("started", "progress"):
             _, began, _ = self.running.pop(job.key, (job, time.monotonic(), 0.0))
             self.ended[job.key] = event.state
+            self.over[job.kind][event.state] += 1
+            self.todo[job.kind] -= job.work
             if event.state == "done":
                 seconds, work = self.spent.get(job.kind, (0.0, 0.0))
                 self.spent[job.kind] = seconds + time.monotonic() - began, work + job.work
@@ -146,21 +172,17 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Every kind at the pace it has had so far; one that has not been seen, by how it compares with the others."""
         now = time.monotonic()
-        spent = dict(self.spent)
+        spent, left = dict(self.spent), dict(self.todo)
         for job, began, part in list(self.running.values()):
             seconds, work = spent.get(job.kind, (0.0, 0.0))
             spent[job.kind] = seconds + now - began, work + part * job.work
+            left[job.kind] -= part * job.work
         seconds = sum(s for s, _ in spent.values())
         known = sum(work * usual(kind) for kind, (_, work) in spent.items())
         if now - self.began < 5 or not seconds or not known:
             return None
         paces = {kind: s / work for kind, (s, work) in spent.items() if work}
-        parts = {job.key: part for job, _, part in list(self.running.values())}
-        todo = sum(
-            job.work * (1 - parts.get(job.key, 0.0)) * paces.get(job.kind, usual(job.kind) * seconds / known)
-            for job in self.jobs
-            if job.key not in self.ended
-        )
+        todo = sum(work * paces.get(kind, usual(kind) * seconds / known) for kind, work in left.items())
         if seconds < 0.02 * (seconds + todo):
             return None
         return todo * (now - self.began) / seconds + self.after  # as many at a time as so far
@@ -191,6 +213,9 @@ class Lines(Listener):
         if missing:
             self.say(standing(len(plan.jobs), len(missing)))
 
+    def workers(self, standing: str) -> None:
+        self.say(standing)
+
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
@@ -215,7 +240,7 @@ class LiveTable(Listener):
     """For a terminal: kinds of jobs with bars, and the jobs that run now."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
-        self.tally, self.verbose = Tally(), verbose
+        self.tally, self.verbose, self.standing = Tally(), verbose, ""
         self.live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=False)
 
     def say(self, line: str) -> None:
@@ -228,6 +253,9 @@ class LiveTable(Listener):
         if missing:
             self.say(standing(len(plan.jobs), len(missing)))
 
+    def workers(self, standing: str) -> None:
+        self.standing = standing
+
     def event(self, job: Job, event: Event) -> None:
         began = self.tally.running[job.key][1] if job.key in self.tally.running else time.monotonic()
         self.tally.note(job, event)
@@ -239,19 +267,18 @@ class LiveTable(Listener):
         if not self.tally.jobs:
             return ""
         rows = Table("", "", "", "", box=None, pad_edge=False, show_header=False)
-        for kind in kinds(self.tally.jobs):
-            here = [job.key for job in self.tally.jobs if job.kind == kind.name]
-            done = sum(self.tally.ended.get(key) == "done" for key in here)
-            lost = sum(self.tally.ended.get(key) in ("failed", "blocked") for key in here)
-            now = sum(self.tally.running[key][2] for key in here if key in self.tally.running)
-            bar = ProgressBar(total=len(here), completed=done + lost + now, width=28)
-            rows.add_row(kind.title, bar, f"{done}/{len(here)}", f"[red]{lost} failed[/red]" if lost else "")
+        for kind in (kind for kind in KINDS.values() if kind.name in self.tally.count):
+            total, over = self.tally.count[kind.name], self.tally.over[kind.name]
+            lost = over["failed"] + over["blocked"]
+            now = sum(part for job, _, part in list(self.tally.running.values()) if job.kind == kind.name)
+            bar = ProgressBar(total=total, completed=over["done"] + lost + now, width=28)
+            rows.add_row(kind.title, bar, f"{over['done']}/{total}", f"[red]{lost} failed[/red]" if lost else "")
         for job, began, part in list(self.tally.running.values()):
             bar = ProgressBar(total=1, completed=part, width=28, style="dim")
             spent = span(time.monotonic() - began)
             rows.add_row(f"[dim]  {escape(job.title)}[/dim]", bar, f"[dim]{part:.0%}[/dim]", f"[dim]{spent}[/dim]")
         foot = f"{span(time.monotonic() - self.tally.began)} so far; {self.tally.left()}".removesuffix("; ")
-        return Group(rows, f"[dim]{foot}[/dim]")
+        return Group(rows, f"[dim]{foot}{'; ' * bool(self.standing)}{escape(self.standing)}[/dim]")
 
 
 class Machine(Listener):
@@ -267,6 +294,9 @@ class Machine(Listener):
         self.tally.start(missing, drawing(plan))
         counts = {"jobs": len(plan.jobs), "done": len(plan.jobs) - len(missing), "missing": len(missing)}
         self.voice.event("planned", name=plan.spec.name, **counts, labels=plan.mapping, notes=plan.notes)
+
+    def workers(self, standing: str) -> None:
+        self.voice.event("workers", text=standing)
 
     def event(self, job: Job, event: Event) -> None:
         self.tally.note(job, event)

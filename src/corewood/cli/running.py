@@ -15,20 +15,20 @@ from corewood.report.page import finding
 from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.deliver import deliver
-from corewood.study.engines import cores, engine
+from corewood.study.engines import Engine
 from corewood.study.run import Outcome, report_study, run_study
 
 POINTS = 2  # sentences below the headline; the others are in the report
 
 
 def run_spec(
-    spec: StudySpec, base: Path, store: Path, workers: int | None, out: Path, voice: Voice, show_page: bool = False
+    spec: StudySpec, base: Path, store: Path, engine: Engine, out: Path, voice: Voice, show_page: bool = False
 ) -> None:
     Store(store).check_possible()
     try:
         with listener(voice) as show:
             show.say("Reading the data and the model")
-            outcome = run_study(spec, base, Store(store), engine(workers or cores()), show)
+            outcome = run_study(spec, base, Store(store), engine, show)
     except KeyboardInterrupt:
         typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
         sys.exit(130)

@@ -27,6 +27,7 @@ from corewood.model.checkpoint import read_tokenizer as read_tokenizer
 from corewood.model.families import Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
+from corewood.model.precision import autocast, check_precision
 from corewood.untrusted import user_path
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Model:
     units: Units
     max_length: int
     means: Means | None = field(default=None, repr=False)
+    precision: str = "float32"  # of search and evaluation
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -89,7 +91,9 @@ class Model:
         return int(self.attention_outs[0].weight.shape[0 if self.family.transposed else 1]) // self.units.heads
 
     def __call__(self, **inputs: Tensor) -> Any:
-        return self.net(**inputs)
+        """As `net` does, in the model's precision."""
+        with autocast(self.precision, self.device):
+            return self.net(**inputs)
 
     def save(self, folder: str | Path) -> Path:
         """Weights, config and tokenizer, as transformers and `cw.load` read them."""
@@ -161,13 +165,15 @@ def load(
     seed: int = 0,
     check: bool = True,
     new_head: bool = False,
+    precision: str = "float32",
 ) -> Model:
     """Load a classifier from a folder, the hub, or `minilm`.
 
     `labels` name the classes in the order of the logits, where the checkpoint's config does not; `tokenizer` is a folder
     of its own, where it does not stand beside the weights. A checkpoint without a classification head gets a new one, drawn
     by `seed`, only if `new_head` says so: it must then be fine-tuned (`cw.fine_tune` does both). A new head with one label
-    gives a number: a regression. With `check`, every unit is closed once, to see that closing it does something.
+    gives a number: a regression. With `check`, every unit is closed once, to see that closing it does something. `precision`
+    may be bfloat16 or float16: search and evaluation then autocast to it.
 
     Example:
         >>> cw.load("path/to/checkpoint")
@@ -203,6 +209,8 @@ def load(
         why = str(problem).splitlines()[0]
         raise InputError(f"model {source}: cannot be put on device {device!r} ({why}); choose cpu, cuda or mps") from None
     model = wrap(net, words, name, max_length)
+    check_precision(precision, model.device)
+    model.precision = precision
     if check:
         self_check(model)
     return model

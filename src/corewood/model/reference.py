@@ -38,7 +38,9 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
     real = torch.zeros(0)  # (batch, token) of the batch under way
 
     def add(sums: Tensor, x: Tensor) -> None:
-        sums.add_(torch.einsum("btf,bt->f", x, real.to(x.dtype)).cpu().double())
+        with torch.autocast(x.device.type, enabled=False):  # a mean over many tokens needs more than 16 bits
+            exact = x if x.dtype == torch.float64 else x.float()
+            sums.add_(torch.einsum("btf,bt->f", exact, real.to(exact.dtype)).cpu().double())
 
     to_heads, to_mlps = ({i: partial(add, sums[i]) for i in range(units.layers)} for sums in (heads, mlps))
     with hooked(model, to_heads, to_mlps):
@@ -46,7 +48,7 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
             batch = sample.batch(indices, model.device)
             real = batch["attention_mask"]
             tokens += int(real.sum())
-            logits[indices] = model.net(**batch).logits.float().cpu().numpy()
+            logits[indices] = model(**batch).logits.float().cpu().numpy()
             done += len(indices)
             progress(done, len(sample))
     head_means = (heads / tokens).float().reshape(units.layers, units.heads, model.head_width)

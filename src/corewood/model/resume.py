@@ -57,14 +57,14 @@ def variants(
     for indices in by_length(examples.lengths, ROWS):
         batch = examples.batch(indices, model.device)
         with recorded(model) as below, gated(model, base, ablate, means):
-            whole = model.net(**batch).logits.float().cpu().numpy()
+            whole = model(**batch).logits.float().cpu().numpy()
         for layer, few, gates in calls:
             if layer == model.units.layers:
                 logits[np.ix_(few, indices)] = whole
                 continue
             many = {name: values.repeat(len(few), 1) for name, values in batch.items()}
             with resumed(model, below, layer, gates, len(indices), ablate, means):
-                found = model.net(**many).logits.float().cpu().numpy()
+                found = model(**many).logits.float().cpu().numpy()
             logits[np.ix_(few, indices)] = found.reshape(len(few), len(indices), -1)
         done += len(indices)
         progress(done, len(examples))

@@ -124,7 +124,7 @@ def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | 
     with ExitStack() as stack:
         for change in changes(model, mask, ablate, means):
             stack.callback(setattr, change.module, change.name, change.make())
-        yield model.net
+        yield model
 
 
 @contextmanager
@@ -134,13 +134,13 @@ def subnetwork(
     """Gives a function that calls a subnetwork: slim where what closed units give is the same for every token."""
     if mask.vector.all():
         mask.check(model.units)
-        yield model.net
+        yield model
     elif can_slim(ablate):
         with slimmed(model, mask, ablate, means) as call:
             yield call
     else:
         with gated(model, mask, ablate, means, seed):
-            yield model.net
+            yield model
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def linearise(texts: Texts, mask: Mask) -> Linear:
     for rows in by_length(texts.examples.lengths, BATCH):
         z = vector.repeat(len(rows), 1).requires_grad_()  # (example, unit): every example has a slope of its own
         with gated(model, Gates.from_vector(z, units.layers, units.heads), texts.ablate, texts.means):
-            found = model.net(**texts.examples.batch(rows, model.device)).logits.float()
+            found = model(**texts.examples.batch(rows, model.device)).logits.float()
         logits[rows] = found.detach().cpu().numpy()
         for place, other in enumerate(others):
             more = place + 1 < len(others)

@@ -59,7 +59,7 @@ def importance_scores(
         for indices in order:
             z = start.expand((len(indices), -1) if alone else (-1,)).clone().requires_grad_()  # ([example,] unit)
             with gated(model, Gates.from_vector(z, units.layers, units.heads), settings.stand_in, means):
-                logits = model.net(**examples.batch(indices, model.device)).logits
+                logits = model(**examples.batch(indices, model.device)).logits.float()
             losses = example_losses(logits, answers[indices])
             (gradient,) = torch.autograd.grad(losses.sum() if alone else losses.mean(), z)
             total += (gradient.abs().sum(0) if alone else gradient.abs()).double().cpu()

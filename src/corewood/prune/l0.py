@@ -13,7 +13,7 @@ gates have no noise and no gradient, stay what they are under every rule below, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -28,14 +28,11 @@ from torch import Tensor
 
 from corewood import seal
 from corewood.data.encode import Encoded, shuffled
-from corewood.data.task import Task, a_kind, one_task
 from corewood.errors import InputError, JobError
-from corewood.evaluate.predict import unit_set
-from corewood.model.gates import Gates, check_model, gated
+from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
-from corewood.model.mask import Mask, Masks, Units
-from corewood.model.progress import Show, bar, part
-from corewood.model.reference import Progress, Reference, encode_sample, no_progress, reference
+from corewood.model.mask import Mask, Units
+from corewood.model.reference import Progress, Reference, no_progress
 from corewood.prune.exchange import LOOK, Exchanged, Texts, exchange_round
 from corewood.spec import L0, Ablation, kept_units
 
@@ -49,6 +46,7 @@ ADAM = (0.9, 0.999, 1e-8)
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
 TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
+HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
 LOOK_EVERY = 256  # examples of gradient steps between two looks
 
 
@@ -246,19 +244,15 @@ def l0_search(
     units = model.units
     state = state or State.start(len(units), settings, seed, len(sample), pinned)
     tell = checkpoint or (lambda _state: None)
-    learnt, kept = held_out(len(sample))
     texts = Texts(model, sample, reference.logits, reference.means, ablate)
-    held = texts.take(kept)
-    look = held.take(np.arange(min(LOOK, len(kept))))
+    held = texts.take(held_out(len(sample))[1])
     total = settings.work // settings.starts
-    every = max(1, round(LOOK_EVERY / settings.batch))
-    with frozen(model, settings.dropout):
-        for batch in islice(shuffled(sample.lengths[learnt], settings.batch, seed), state.step, settings.gradient_steps):
-            state = step(texts, learnt[batch], settings, seed, state)
-            if state.step % every == 0 or state.step == settings.gradient_steps:
-                state = looked(state, look, settings)
-            progress(settings.work_of(state.step, 0), total)
-            tell(state)
+
+    def told(states: Sequence[State]) -> None:
+        progress(settings.work_of(states[0].step, 0), total)
+        tell(states[0])
+
+    (state,) = descend(texts, settings, [seed], [state], told)
     log_alpha = state.values[:-2].numpy()
     seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
     search_on, known = texts.take(seen), state.texts.numpy()[seen].astype(float)
@@ -290,67 +284,34 @@ def l0_search(
     return Found(tuple(masks), tuple(values), ended, log_alpha, trajectory_of(state, settings))
 
 
+def descend(
+    texts: Texts,
+    settings: L0,
+    seeds: Sequence[int],
+    states: Sequence[State],
+    tell: Callable[[Sequence[State]], None] = lambda _states: None,
+) -> list[State]:
+    """The gradient steps of one search, or of several that share a batch: all begin at the same step."""
+    learnt, kept = held_out(len(texts.examples))
+    look = texts.take(kept[:LOOK])
+    lengths, every = texts.examples.lengths[learnt], max(1, round(LOOK_EVERY / settings.batch))
+    now, begin = list(states), states[0].step
+    batches = [islice(shuffled(lengths, settings.batch, seed), begin, settings.gradient_steps) for seed in seeds]
+    with frozen(texts.model, settings.dropout):
+        for rows in zip(*batches, strict=True):
+            now = steps(texts, [learnt[row] for row in rows], settings, seeds, now)
+            if now[0].step % every == 0 or now[0].step == settings.gradient_steps:
+                now = [looked(state, look, settings) for state in now]
+            tell(now)
+    return now
+
+
 def best_of_starts(search: Callable[[int, int], Found], settings: L0, seed: int) -> Found:
     """Of searches from different starts, the one with the lowest held-out KL; of paths, with the lowest sum of it over their
     sizes, since the masks of one path hold each other and those of two need not. More starts only add to those there are, so
     that this number never rises. `search` is told the number of a start and its seed; the first is the seed itself."""
     seeds = [seed, *(stream(seed, -2 - start) for start in range(1, settings.starts))]
     return min((search(start, own) for start, own in enumerate(seeds)), key=lambda found: sum(found.held))
-
-
-def search(
-    model: Model,
-    task: Task,
-    method: L0,
-    seeds: int | Iterable[int] = range(6),
-    ablate: Ablation = "mean",
-    sample: int = 2048,
-    without: str | Iterable[str] = (),
-    with_: str | Iterable[str] = (),
-    progress: Show = True,
-) -> Masks:
-    """Look for subnetworks: one mask per seed; with a path, one per seed and sparsity, in rising sparsity.
-
-    `seeds` are how many, or which. The full model runs once over a `sample` of the training texts, for all of them. The model
-    keeps the mean activations, so that `cw.gated` and `cw.predict` find them. No mask holds a unit of `without`, every mask
-    holds those of `with_`: names, 'L2.H5 + L3.H7', or a mask.
-
-    Example:
-        >>> masks = cw.search(model, task, cw.L0(sparsity=0.5, steps=5, batch=8), seeds=3)
-        >>> masks
-        <3 masks: 5 units, 5 units, 5 units>
-        >>> masks.trajectories[0]["step"].tolist()  # how the first was found
-        [1, 2, 3, 4, 5]
-    """
-    check_model(model, "search")
-    one_task(task, "search")
-    if not isinstance(method, L0):
-        raise InputError(f"search: takes settings, cw.L0(sparsity=0.5), not {a_kind(method)}")
-    each = which_seeds(seeds)
-    closed, held = (unit_set(units, model.units.names, key) for units, key in ((without, "without"), (with_, "with_")))
-    pinned = pins(model.units.names, closed, held, method)
-    chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
-    shared = reference(model, chosen)
-    model.means = shared.means
-    with bar("search", progress) as tell:
-
-        def found_by(place: int, seed: int) -> Found:
-            def from_start(start: int, seed: int) -> Found:
-                done = part(tell, place * method.starts + start, len(each) * method.starts)
-                return l0_search(model, chosen, shared, method, seed, ablate, done, pinned=pinned)
-
-            return best_of_starts(from_start, method, seed)
-
-        found = [found_by(place, seed) for place, seed in enumerate(each)]
-    return Masks([mask for f in found for mask in f.masks], [f.trajectory for f in found for _ in f.masks])
-
-
-def which_seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
-    """How many, or which."""
-    each = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds) if isinstance(seeds, Iterable) else ()
-    if not each or len({*each}) < len(each) or not all(isinstance(seed, (int, np.integer)) and seed >= 0 for seed in each):
-        raise InputError(f"seeds={seeds!r}: say how many, seeds=3, or which, seeds=[0, 4, 7], each once")
-    return tuple(map(int, each))
 
 
 def looked(state: State, look: Texts, settings: L0) -> State:
@@ -374,17 +335,29 @@ def trajectory_of(state: State, settings: L0) -> pd.DataFrame:
 
 def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State) -> State:
     """Forward and back to the gates, on these of the texts."""
-    units, now = texts.model.units, state.values[:-2]
-    generator = torch.Generator().manual_seed(stream(seed, state.step))
+    return steps(texts, [indices], settings, [seed], [state])[0]
+
+
+def steps(texts: Texts, rows: Sequence[np.ndarray], settings: L0, seeds: Sequence[int], states: Sequence[State]) -> list[State]:
+    """One step of each search, on texts of its own; all of them are one batch of the model."""
+    generators = [torch.Generator().manual_seed(stream(seed, state.step)) for seed, state in zip(seeds, states, strict=True)]
     if settings.dropout:
-        torch.manual_seed(stream(seed, state.step))
-    parts = [run_part(texts, part, settings, seed, state, generator) for part in np.split(indices, settings.parts)]
+        torch.manual_seed(stream(seeds[0], states[0].step))
+    split = [np.split(indices, settings.parts) for indices in rows]
+    parts = [run_part(texts, part, settings, seeds, states, generators) for part in zip(*split, strict=True)]
+    each = zip(rows, states, zip(*parts, strict=True), strict=True)
+    return [stepped(indices, settings, state, own) for indices, state, own in each]
+
+
+def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tuple[Tensor, ...]]) -> State:
+    """A search after the parts of its batch were run."""
+    now = state.values[:-2]
     gradient, sampled, kl = (torch.stack([part[k] for part in parts]).mean(0) for k in range(3))
     each, z = (torch.cat([part[k] for part in parts]) for k in (3, 4))  # (example,), (draw, unit)
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
     gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
-    final = largest(now.numpy(), kept_units(len(units), settings.sparsity))  # of the final size, as the gates are now
+    final = largest(now.numpy(), kept_units(len(now), settings.sparsity))  # of the final size, as the gates are now
     row = {
         "step": state.step + 1,
         "target": target_at(state.step, settings, closed_share(now)),
@@ -404,28 +377,42 @@ def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: Stat
 
 
 def run_part(
-    texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(gradient of gates and multipliers, sampled sparsity, mean KL, KL of each example, the gates drawn)"""
+    texts: Texts,
+    rows: Sequence[np.ndarray],
+    settings: L0,
+    seeds: Sequence[int],
+    states: Sequence[State],
+    generators: Sequence[torch.Generator],
+) -> list[tuple[Tensor, ...]]:
+    """Of each search (gradient of gates and multipliers, sampled sparsity, mean KL, KL of each example, the gates drawn)"""
     model, units = texts.model, texts.model.units
-    draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
-    u = torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE
-    values = state.values.clone().requires_grad_()
-    log_alpha, lambdas = values[:-2], values[-2:]
-    z = sample_gates(log_alpha, u)
-    gates = Gates.from_vector(z.to(model.device), units.layers, units.heads)
-    with gated(model, gates, texts.ablate, texts.means, seed + state.step):
-        logits = model.net(**texts.examples.batch(indices, model.device)).logits.float().cpu()
-    full = torch.from_numpy(texts.full[indices])
-    each = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
-    kl, sampled = each.sum() / len(each), 1 - z.mean()
-    loss = kl
-    if settings.constraint == "lagrangian":
-        sparsity = closed_probability(log_alpha).mean() if settings.measure == "expected" else sampled
-        gap = target_at(state.step, settings, closed_share(state.values[:-2])) - sparsity
-        loss = kl + lambdas[0] * gap + lambdas[1] * gap**2
-    (gradient,) = torch.autograd.grad(loss, values)
-    return gradient, sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))
+    values = [state.values.clone().requires_grad_() for state in states]
+    drawn = []  # ([example,] unit) of each search
+    for indices, own, generator in zip(rows, values, generators, strict=True):
+        draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
+        drawn.append(sample_gates(own[:-2], torch.rand(draws, generator=generator) * (1 - 2 * EDGE) + EDGE))
+    wide = [z.expand(len(indices), -1) for z, indices in zip(drawn, rows, strict=True)] if len(rows) > 1 else drawn
+    gates = Gates.from_vector((torch.cat(wide) if len(rows) > 1 else wide[0]).to(model.device), units.layers, units.heads)
+    every = np.concatenate(rows)
+    with gated(model, gates, texts.ablate, texts.means, seeds[0] + states[0].step):
+        logits = model(**texts.examples.batch(every, model.device)).logits.float().cpu()
+    full = torch.from_numpy(texts.full[every])
+    divergence = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
+    found = []
+    losses: list[Tensor] = []
+    for each, z, own, state in zip(torch.split(divergence, [len(r) for r in rows]), drawn, values, states, strict=True):
+        kl, sampled = each.sum() / len(each), 1 - z.mean()
+        loss = kl
+        if settings.constraint == "lagrangian":
+            sparsity = closed_probability(own[:-2]).mean() if settings.measure == "expected" else sampled
+            gap = target_at(state.step, settings, closed_share(state.values[:-2])) - sparsity
+            loss = kl + own[-2] * gap + own[-1] * gap**2
+        losses.append(loss)
+        found.append((sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))))
+    scale = HALF_SCALE if model.precision == "float16" else 1.0
+    whole = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+    gradients = torch.autograd.grad(whole * scale, values)
+    return [(gradient / scale, *own) for gradient, own in zip(gradients, found, strict=True)]
 
 
 def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:

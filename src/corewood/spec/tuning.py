@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -33,6 +33,9 @@ class ModelSpec(Spec):
     )
     device: str = Field(
         "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto` (CUDA where there is one), `cpu`, `cuda`, `mps`"
+    )
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="of search and evaluation; `auto` is bfloat16 on GPUs that have it, else float32"
     )
 
 

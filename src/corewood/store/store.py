@@ -29,11 +29,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from corewood.errors import CorewoodError, StoreError
 from corewood.seal import file_digest as file_digest
 from corewood.seal import on_disk
+from corewood.store.shared import Claim, appears, claimed, rename
 from corewood.untrusted import LONGEST_NAME, shortened, why
 
 META = "meta.json"
@@ -90,8 +91,9 @@ class Entry:
 
 
 class Store:
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, patience: float = 0.0) -> None:
         self.root = Path(root).absolute()
+        self.patience = patience  # seconds to look again for what another host has just written
 
     def folder(self, kind: str, key: str) -> Path:
         return self.root / "entries" / kind / key
@@ -105,6 +107,7 @@ class Store:
 
     def get(self, kind: str, key: str) -> Entry:
         folder = self.folder(kind, key)
+        appears(folder / META, self.patience)
         try:
             meta = json.loads((folder / META).read_text(encoding="utf-8"))
             if not isinstance(meta, dict) or (meta.get("kind"), meta.get("key")) != (kind, key):
@@ -180,7 +183,7 @@ class Store:
                 target = self.folder(kind, key)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    part.rename(target)
+                    rename(part, target)
                 except OSError as problem:
                     if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                         raise
@@ -234,7 +237,7 @@ class Store:
                 done = place == "scratch" and any(self.root.glob(f"entries/*/{key}/{META}"))
                 with contextlib.suppress(OSError, Timeout):
                     if done or time.time() - left.stat().st_mtime > age:
-                        with FileLock(locks / key, blocking=False):
+                        with claimed(locks, key, blocking=False):
                             shutil.rmtree(left)
 
     def scratch(self, key: str) -> Path:
@@ -246,12 +249,12 @@ class Store:
         shutil.rmtree(self.root / "scratch" / key, ignore_errors=True)
 
     @contextlib.contextmanager
-    def claim(self, key: str) -> Iterator[None]:
+    def claim(self, key: str) -> Iterator[Claim]:
         """Only one process works on a key; a dead one's claim ends with it."""
         with self._writing():
-            lock = FileLock(self._made("locks") / key)
-        with lock:
-            yield
+            locks = self._made("locks")
+        with claimed(locks, key) as claim:
+            yield claim
 
     # holes
 
@@ -260,7 +263,7 @@ class Store:
             folder = self._made("failures")
             part = folder / f".{key}-{uuid.uuid4().hex}"
             part.write_text(json.dumps({"reason": reason}, ensure_ascii=False) + "\n", encoding="utf-8")
-            part.rename(folder / f"{key}.json")
+            rename(part, folder / f"{key}.json")
 
     def failure(self, key: str) -> str | None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ class Cost:
     search: float | None  # one step of a search, forward and back to the gates, one thread
     train: float | None  # one step of fine-tuning, with its threads; of several tasks the slowest
     kinds: dict[str, float]  # seconds, by kind of job
+    each: dict[str, float] = field(default_factory=dict)  # seconds, by key of a job, on one worker
 
 
 def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
@@ -54,15 +55,49 @@ def estimate(plan: Plan, jobs: Sequence[Job], workers: int) -> Cost:
     split |= {job.key: job.inputs["data"][1] for job in plan.jobs.values() if job.kind == ENCODE.name}
     usual = {name: max(values.values(), default=0.0) for name, values in paces.items()}
     kinds = {kind: 0.0 for kind in KINDS if any(job.kind == kind for job in jobs)}
+    each: dict[str, float] = {}
     for job in jobs:
         kind = KINDS[job.kind]
         read = split.get(job.inputs.get("encoded", job.inputs.get("data", ("", "")))[1], "")
         pace = 1.0 if kind.pace == "second" else paces[kind.pace].get(read, usual[kind.pace])
-        kinds[job.kind] += job.work * kind.factor * pace / (1 if job.local.get("threads", 1) > 1 else workers)
+        each[job.key] = job.work * kind.factor * pace
+        kinds[job.kind] += each[job.key] / (1 if job.local.get("threads", 1) > 1 else workers)
     names = {job.key: name for name, job in plan.data.items()}
     forward = {names[key]: pace for key, pace in paces["forward"].items()}
     report = drawing(plan)
-    return Cost(sum(kinds.values()) + report, report, forward, usual["search"] or None, usual["train"] or None, kinds)
+    return Cost(sum(kinds.values()) + report, report, forward, usual["search"] or None, usual["train"] or None, kinds, each)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What jobs ask of a cluster."""
+
+    jobs: int
+    seconds: float  # of one core of this machine
+    gpu: float  # of these, seconds that are of use to a GPU
+    longest: float  # seconds of the longest job,
+    what: str  # and its title
+    gigabytes: float  # in the store
+
+
+def needs(plan: Plan, jobs: Sequence[Job], cost: Cost) -> Needs:
+    longest = max(jobs, key=lambda job: cost.each[job.key])
+    gpu = sum(cost.each[job.key] for job in jobs if not KINDS[job.kind].cpu)
+    room = sum(kept_bytes(plan, job) for job in jobs) / 1e9
+    return Needs(len(jobs), sum(cost.each.values()), gpu, cost.each[longest.key], longest.title, room)
+
+
+def kept_bytes(plan: Plan, job: Job) -> float:
+    """About what the result of a job takes: weights of trainings, logits, a bit for each weight of a mask."""
+    config = plan.checkpoint.config
+    width, layers = int(config.hidden_size), plan.checkpoint.layers
+    weights = int(config.vocab_size) * width + layers * 12 * width**2
+    if job.kind == "fine_tune":
+        settings = job.params["settings"]
+        return 4.0 * weights * len({*settings["checkpoints"], settings["steps"]})
+    if job.kind in ("magnitude", "tickets") and job.params.get("what", "weights") == "weights":
+        return layers * 12 * width**2 / 8
+    return 20_000 + 4.0 * job.work * max(2, int(config.num_labels))
 
 
 def drawing(plan: Plan) -> float:

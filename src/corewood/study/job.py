@@ -15,12 +15,14 @@ import torch
 from corewood.data.encode import Encoded
 from corewood.data.labels import gold_classes
 from corewood.data.task import Split
+from corewood.errors import JobError
 from corewood.model.gates import Means
 from corewood.model.load import Model, load
 from corewood.store.store import Entry, Store, digest
 from corewood.study.entries import read_data, read_encoded, read_reference
 
 Progress = Callable[[int, int], None]
+TRIES = 3  # at a job that others take over
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Kind:
     pace: Literal["forward", "search", "train", "second"]  # what one example of its work takes,
     factor: float  # times this
     do: Callable[[Work], dict[str, Any]] | None  # what it returns goes into meta.json; None: made where it is planned
+    cpu: bool = False  # whether a GPU would be of no use to it
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Work:
         """How the study's models are loaded."""
         params, labels = self.job.params, self.job.params["labels"]
         kept = {name: params[name] for name in ("pad_token", "revision", "max_length")}
-        return {**kept, "labels": None if labels is None else tuple(labels), "device": self.job.local["device"]}
+        own = {"device": self.job.local["device"], "precision": params.get("precision", "float32")}
+        return {**kept, "labels": None if labels is None else tuple(labels), **own}
 
     def new_model(self, seed: int, check: bool = False) -> Model:
         """The checkpoint the study names, with a new classifier drawn by the seed; checked once, by the fine-tuning."""
@@ -134,13 +138,32 @@ def cached_model(_digest: str, **checkpoint: Any) -> Model:
     return load(**checkpoint)
 
 
+class Taken(Exception):
+    """This host was not heard of for so long that another may have taken the job over."""
+
+
 def execute(job: Job, store: Store, progress: Progress) -> None:
     """Do one job, unless another process has done it; its entry is there in the end."""
+    for _ in range(TRIES):
+        try:
+            return attempt(job, store, progress)
+        except Taken:
+            continue  # who has it now is waited for
+    raise JobError(f"another host has taken this job over, {TRIES} times; is the clock or the network of this one at fault?")
+
+
+def attempt(job: Job, store: Store, tell: Progress) -> None:
     from corewood.study.kinds import KINDS
 
-    with store.claim(job.key):
+    with store.claim(job.key) as claim:
         if store.has(job.kind, job.key):
             return
+
+        def progress(done: int, total: int) -> None:
+            if claim.lost:
+                raise Taken
+            tell(done, total)
+
         do = KINDS[job.kind].do
         assert do is not None
         torch.set_num_threads(int(job.local.get("threads", 1)))
@@ -152,4 +175,6 @@ def execute(job: Job, store: Store, progress: Progress) -> None:
             if work.notes:
                 meta["notes"] = [*meta.get("notes", []), *work.notes]
             meta["seconds"] = round(time.monotonic() - started, 3)
+            if claim.lost:
+                raise Taken
         store.clear_scratch(job.key)

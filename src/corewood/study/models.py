@@ -75,6 +75,7 @@ class Checkpoint:
     max_length: int
     layers: int
     heads: int
+    precision: str
 
     @property
     def units(self) -> list[str]:
@@ -82,7 +83,8 @@ class Checkpoint:
 
     @property
     def local(self) -> dict[str, Any]:
-        return {"source": self.source, "device": self.spec.device}
+        folder = Path(self.source)  # absolute: workers on other hosts stand in other folders
+        return {"source": str(folder.absolute()) if folder.is_dir() else self.source, "device": self.spec.device}
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -91,13 +93,20 @@ class Checkpoint:
         return {"model": self.digest, "revision": spec.revision, "pad_token": spec.pad_token, "max_length": self.max_length}
 
 
-def read_checkpoint(spec: ModelSpec, base: Path) -> Checkpoint:
+def precision_of(spec: ModelSpec, bfloat16: bool) -> str:
+    """What `auto` stands for; `bfloat16`: whether jobs run on GPUs that have it."""
+    if spec.precision != "auto":
+        return spec.precision
+    return "bfloat16" if bfloat16 and spec.device != "cpu" else "float32"
+
+
+def read_checkpoint(spec: ModelSpec, base: Path, bfloat16: bool = False) -> Checkpoint:
     source = resolve(spec.checkpoint, base)
     config = read_config(source, spec.revision)
     tokenizer = read_tokenizer(source, spec.pad_token, spec.revision)
     check_vocabulary(tokenizer, config, spec.checkpoint)
     digest, length = model_digest(source, spec.revision), positions(config, tokenizer, spec.max_length)
-    return Checkpoint(spec, source, digest, config, tokenizer, length, *unit_shape(config))
+    return Checkpoint(spec, source, digest, config, tokenizer, length, *unit_shape(config), precision_of(spec, bfloat16))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +154,7 @@ class ModelPlan:
     who: str  # before the titles of its jobs
     params: Mapping[str, Any]  # the part of a job's key that says which model it works on
     local: Mapping[str, Any]
+    precision: str = "float32"  # of search and evaluation
     steps: tuple[int, ...] = (0,)  # checkpoints, the last of which is pruned
     settings: FineTune | None = None  # how it is fine-tuned
     tuned: Mapping[str, Job] = field(default_factory=dict)  # the fine-tuning, as an input, where there is one
@@ -182,7 +192,12 @@ class ModelPlan:
         self, step: int, kind: Kind, title: str, params: Mapping[str, Any], inputs: Mapping[str, Job], work: int = 1
     ) -> Job:
         """A job on one of the checkpoints."""
-        at = {"step": step} if self.tuned else {}
+        at: dict[str, Any] = {"step": step} if self.tuned else {}
+        if self.precision != "float32" and kind.pace in (
+            "forward",
+            "search",
+        ):  # results of before had float32, and no word of it
+            at["precision"] = self.precision
         return self.job(kind, title, {**self.params, **at, **params}, {**self.tuned, **inputs}, work)
 
     def row(self, **facts: Any) -> Subnetwork:
@@ -344,7 +359,7 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 DATA = Kind("data", 1, "read data", "second", 0.0, None)
-ENCODE = Kind("encode", 1, "encode texts", "forward", 0.01, do_encode)
+ENCODE = Kind("encode", 1, "encode texts", "forward", 0.01, do_encode, cpu=True)
 FINE_TUNE = Kind("fine_tune", 2, "fine-tune", "train", 1.0, do_fine_tune)
 REFERENCE = Kind("reference", 1, "full model on the sample", "forward", 1.0, do_reference)
 PREDICT = Kind("predict", 2, "evaluate", "forward", 1.0, do_predict)

@@ -13,6 +13,7 @@ from corewood.data.named import read_task
 from corewood.data.task import Split, Task, halves
 from corewood.errors import InputError, nearest
 from corewood.model.checkpoint import check_head, class_names
+from corewood.model.precision import has_bfloat16
 from corewood.spec import GlueTask, StudySpec, kept_units
 from corewood.study import ways
 from corewood.study.entries import stored_name
@@ -39,9 +40,12 @@ MOSTLY = 0.5  # share of unknown tokens that is told
 UNRELIABLE = {"wnli": "WNLI's training and validation sets hold like sentences with opposite labels; results are unreliable"}
 
 
-def make_plan(spec: StudySpec, base: Path) -> Plan:
-    """In the order of doing: what many wait for first. Paths in the study are relative to `base`."""
-    found = read_checkpoint(spec.model, base)
+def make_plan(spec: StudySpec, base: Path, bfloat16: bool | None = None) -> Plan:
+    """In the order of doing: what many wait for first. Paths in the study are relative to `base`.
+
+    `bfloat16`: whether jobs run on GPUs that have it; None: whether those of this machine do.
+    """
+    found = read_checkpoint(spec.model, base, has_bfloat16() if bfloat16 is None else bfloat16)
     said = check_head(found.source, spec.model.revision, spec.model.checkpoint, spec.fine_tune is not None)
     for key, wanted in (("prune.l0", spec.prune.l0), ("effective_size", spec.effective_size)):
         for sparsity in wanted.sparsity if wanted else ():
@@ -50,6 +54,9 @@ def make_plan(spec: StudySpec, base: Path) -> Plan:
         ways.l0.check_pinned(spec.prune.l0, found.units)
     masks = ways.given.read(spec, found, base)
     plan = Plan(spec=spec, base=base, checkpoint=found, notes=said)
+    if spec.model.precision == "auto" and found.precision != "float32":
+        hint = f"write model.precision: {found.precision} into the study to find these results from a machine without such GPUs"
+        plan.notes.append(f"model.precision: {found.precision}, as the GPUs have it; {hint}")
     plan.tasks.update((name, plan_task(plan, name)) for name in spec.every_task)
     if spec.model.revision is None and not Path(found.source).is_dir():
         who = f"model.revision: {found.source} is not pinned"
@@ -144,7 +151,8 @@ def plan_models(plan: Plan) -> Iterator[ModelPlan]:
             who = f"{' '.join(several)}: " if several else ""
             labels = list(task.classes) if spec.model.labels or spec.fine_tune else None
             params = {**found.encoding, "labels": labels}
-            model = ModelPlan(spec=spec, task=task, tuning=seed, who=who, params=params, local=found.local, jobs=plan.jobs)
+            facts: dict[str, Any] = {"tuning": seed, "who": who, "params": params, "local": found.local}
+            model = ModelPlan(spec=spec, task=task, precision=found.precision, jobs=plan.jobs, **facts)
             yield fine_tuned(model) if spec.fine_tune else model
 
 

@@ -33,6 +33,7 @@ class Listener:
     def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
     def say(self, line: str) -> None: ...
     def event(self, job: Job, event: Event) -> None: ...
+    def workers(self, standing: str) -> None: ...
 
 
 SILENT = Listener()
@@ -100,7 +101,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     """Run what is missing. A failed job is a hole with a reason; the others go on."""
     show = listener or SILENT
     started = time.monotonic()
-    plan = make_plan(spec, base)
+    plan = make_plan(spec, base, engine.bfloat16())
     store.check_writable()
     states = state_of(plan, store)
     for job in plan.jobs.values():
@@ -113,6 +114,9 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     reasons: dict[str, str] = {}
 
     def tell(event: Event) -> None:
+        if not event.key:
+            show.workers(event.detail) if event.state == "workers" else show.say(event.detail)
+            return
         job = plan.jobs[event.key]
         if event.state == "failed":
             reasons[job.key] = event.detail

@@ -7,17 +7,21 @@ from collections.abc import Sequence
 import torch
 
 from corewood.errors import StoreError
+from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
 from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
 from corewood.study.job import Job, execute
 
 
 class Inline:
+    def bfloat16(self) -> bool:
+        return has_bfloat16()
+
     def run(self, jobs: Sequence[Job], store: Store, tell: Tell) -> None:
         graph = Graph(jobs)
         threads = torch.get_num_threads()  # jobs have their own number; a notebook wants its own back
         try:
-            while ready := graph.ready():
+            while ready := graph.ready(1):
                 self.do(ready[0], graph, store, tell)
         finally:
             torch.set_num_threads(threads)

@@ -67,6 +67,6 @@ def do_fill(work: Work) -> dict[str, Any]:
     return {}
 
 
-SHARED = Kind("core", 1, "find the core", "second", 0.01, do_shared)
-FILL = Kind("core_filled", 1, "draw others around the core", "second", 0.01, do_fill)
+SHARED = Kind("core", 1, "find the core", "second", 0.01, do_shared, cpu=True)
+FILL = Kind("core_filled", 1, "draw others around the core", "second", 0.01, do_fill, cpu=True)
 KINDS = (SHARED, FILL)

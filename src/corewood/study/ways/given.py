@@ -51,5 +51,5 @@ def do_given(work: Work) -> dict[str, Any]:
     return {"units": [len(mask) for mask in masks]}
 
 
-MASKS = Kind("given", 1, "take given masks", "second", 0.01, do_given)
+MASKS = Kind("given", 1, "take given masks", "second", 0.01, do_given, cpu=True)
 KINDS = (MASKS,)

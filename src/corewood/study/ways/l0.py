@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack, suppress
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import Timeout
 from safetensors.numpy import save_file
 
 from corewood.evaluate.predict import unit_set
-from corewood.prune.l0 import Found, State, best_of_starts, l0_search, pins
+from corewood.prune.exchange import Texts
+from corewood.prune.l0 import Found, State, best_of_starts, descend, l0_search, pins
+from corewood.prune.several import pack_size
 from corewood.spec import CORE, Competing, Searches
 from corewood.spec import L0 as Settings
+from corewood.store.shared import claimed
 from corewood.study.entries import read_masks, read_reference, write_masks
-from corewood.study.job import Kind, Work
+from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan
 from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
 from corewood.study.ways import core
@@ -98,6 +104,43 @@ def searched(
     return rows
 
 
+def state_file(work: Work, start: int = 0) -> Path:
+    return work.store.scratch(work.job.key) / f"state{f'-{start}' if start else ''}.safetensors"
+
+
+def alike(one: Job, other: Job) -> bool:
+    """Whether two searches differ by their seeds alone, so that they may share batches."""
+    same = one.kind == other.kind == SEARCH.name and one.inputs == other.inputs and one.local == other.local
+    return same and {**one.params, "seed": 0} == {**other.params, "seed": 0}
+
+
+def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
+    """The gradient steps of searches that are alike, in shared batches: each goes on from the state that this leaves.
+
+    As many share a batch as the GPU has memory for; on a CPU that is one, and nothing is done. How many were searched.
+    """
+    first, settings = works[0], Settings(**works[0].job.params["settings"])
+    chosen, shared = read_reference(first.input("reference"))
+    model, ablate = first.model(), first.job.params["ablate"]
+    texts = Texts(model, first.encoded().take(chosen), shared.logits, shared.means, ablate)
+    together = pack or pack_size(texts, settings)
+    kept, count = pinned_units(first, model.units.names, settings), 0
+    with ExitStack() as stack:
+        mine = []
+        for work in works if together > 1 else ():
+            with suppress(Timeout):  # another process is at it
+                stack.enter_context(claimed(work.store.root / "locks", work.job.key, blocking=False))
+                if not state_file(work).exists() and not work.store.has(work.job.kind, work.job.key):
+                    mine.append(work)
+        for group in [mine[place : place + together] for place in range(0, len(mine), together)]:
+            seeds = [work.job.params["seed"] for work in group]
+            begun = [State.start(len(model.units), settings, seed, len(chosen), kept) for seed in seeds]
+            for work, state in zip(group, descend(texts, settings, seeds, begun), strict=True):
+                state.save(state_file(work))
+            count += len(group)
+    return count
+
+
 def do_search(work: Work) -> dict[str, Any]:
     params, settings = work.job.params, Settings(**work.job.params["settings"])
     chosen, shared = read_reference(work.input("reference"))
@@ -106,7 +149,7 @@ def do_search(work: Work) -> dict[str, Any]:
     saved_at = time.monotonic()
 
     def from_start(start: int, seed: int) -> Found:
-        scratch = work.store.scratch(work.job.key) / f"state{f'-{start}' if start else ''}.safetensors"
+        scratch = state_file(work, start)
         last = State.load(scratch, work.doubt)
 
         def save(state: State) -> None:

@@ -72,5 +72,5 @@ def do_tickets(work: Work) -> dict[str, Any]:
     return {"weights": len(ticket), "shared": ticket.shared(good), "total": good.total}
 
 
-TICKETS = Kind("tickets", 2, "draw tickets", "second", 0.01, do_tickets)
+TICKETS = Kind("tickets", 2, "draw tickets", "second", 0.01, do_tickets, cpu=True)
 KINDS = (TICKETS,)
