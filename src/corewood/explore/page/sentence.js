@@ -7,7 +7,7 @@ import { asked, change, hasText, isOpen, model, nameOf, on, state, texts } from 
 
 const NO_TEXT = "Type a sentence, or take an example: then every click shows here what it does.";
 const CHIPS = 16; // units that flip the answer, as buttons
-const TIMES = 50; // clicks that the median is of
+const [ENOUGH, TIMES] = [5, 50]; // clicks that the median is of
 const fields = { first: byId("first"), second: byId("second") };
 let shown = null; // the answer on the page
 let traced = null; // what was open before it
@@ -92,7 +92,7 @@ function showAnswer() {
 function timed(taken) {
   times = [...times, taken].slice(-TIMES);
   const middle = [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)];
-  byId("latency").textContent = `${Math.round(middle)} ms from click to answer`;
+  if (times.length >= ENOUGH) byId("latency").textContent = `${Math.round(middle)} ms from click to answer`;
   byId("latency").title = `The median of ${many(times.length, "click")}; texts of ${shown?.tokens ?? 0} tokens`;
   byId("latency").dataset.median = middle;
 }
