@@ -80,7 +80,7 @@ def demo(
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Run the embedded study: a small BERT, a generated task with a shortcut, eight subnetworks."""
+    """Run the embedded study: a small BERT, a generated task with a shortcut, six subnetworks."""
     from importlib.resources import files
 
     voice = Voice(quiet, verbose, json)

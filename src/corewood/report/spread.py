@@ -348,7 +348,7 @@ def agreed(model: str, label: str, case: pd.Series) -> str:
     return (
         f"With {100 * case['target']:g} % of the units removed, all {case['subnetworks']:.0f} subnetworks of {model} have "
         f"{span(case['inside_min'], case['inside_max'])} in domain (full model: {pct(case['inside_full'])}), and all lose "
-        f"“{name(case)}”: {100 * case['full']:.0f} % right becomes {span(case['min'], case['max'])}."
+        f"“{name(case)}”: {pct(case['full'])} right becomes {span(case['min'], case['max'])}."
     )
 
 
