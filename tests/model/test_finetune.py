@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pyte
     model, train, gold = prepared()
     with pytest.raises(Killed):
         fine_tune(model, train, gold, SETTINGS, tmp_path / "parts", progress=kill)
-    assert (tmp_path / "parts" / f"checkpoint-{killed_at}" / "complete").exists()
+    assert (tmp_path / "parts" / f"checkpoint-{killed_at}" / ".sealed").exists()
     half = tmp_path / "parts" / "checkpoint-99"  # what a kill in the middle of saving leaves behind
     half.mkdir()
     model, train, gold = prepared()

@@ -246,7 +246,7 @@ def test_doctor_looks_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         assert word in said
 
 
-COMMANDS = ["demo", "audit", "run", "new", "plan", "report", "compare", "agree", "schema", "doctor"]
+COMMANDS = ["demo", "audit", "run", "new", "plan", "report", "export", "explore", "compare", "agree", "schema", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

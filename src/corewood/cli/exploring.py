@@ -12,8 +12,8 @@ from pathlib import Path
 
 import typer
 import uvicorn
-from rich.console import Console
 
+from corewood.cli.screen import aside
 from corewood.errors import InputError
 from corewood.explore.guard import LOCAL, is_everywhere
 from corewood.explore.server import make_app
@@ -43,7 +43,7 @@ def serve(subject: Subject, host: str, port: int, open_browser: bool) -> None:
     app, room = make_app(subject, token, host, port)
     shown = "127.0.0.1" if is_everywhere(host) else f"[{host}]" if ":" in host else host
     link = f"http://{shown}:{port}/?token={token}"
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = aside(soft_wrap=True)
     if host not in LOCAL:
         console.print(
             f"Warning: --host {host} lets other machines reach this page. Whoever has the address with its token can use it, "

@@ -75,4 +75,5 @@ def show_cases(cases: pd.DataFrame) -> None:
         if INT8 in whose and abs(row[INT8] - row[FILE]) >= 0.05:
             values[-1] = f"[bold yellow]{values[-1]}[/bold yellow]"
         shown.add_row(escape(str(row["dataset"])), escape(str(row["case"])), f"{row['n']:,}", *values)
-    screen().print(shown)
+    console = screen()
+    console.print(shown)

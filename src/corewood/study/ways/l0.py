@@ -13,6 +13,7 @@ import numpy as np
 from filelock import Timeout
 from safetensors.numpy import save_file
 
+from corewood import seal
 from corewood.evaluate.predict import unit_set
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import Found, State, best_of_starts, descend, l0_search, pins
@@ -130,7 +131,7 @@ def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
         for work in works if together > 1 else ():
             with suppress(Timeout):  # another process is at it
                 stack.enter_context(claimed(work.store.root / "locks", work.job.key, blocking=False))
-                if not state_file(work).exists() and not work.store.has(work.job.kind, work.job.key):
+                if seal.kept(state_file(work))[0] is None and not work.store.has(work.job.kind, work.job.key):
                     mine.append(work)
         for group in [mine[place : place + together] for place in range(0, len(mine), together)]:
             seeds = [work.job.params["seed"] for work in group]
