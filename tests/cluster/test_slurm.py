@@ -91,7 +91,8 @@ def test_the_same_command_goes_on_and_cancelled_jobs_come_back(killed: Path, que
     assert "1 running, 0 pending in the queue" in listener.seen
     assert any(re.match(r"0 running, (\d starting, )?\d pending in the queue", seen) for seen in listener.seen)
     assert in_queue() == []
-    assert len(list((killed / "tmp").glob("*-cluster"))) == 1  # certificates and logs: of the run that was killed
+    left = [*(killed / "tmp").glob("*-cluster")]  # certificates and logs: of the run that was killed
+    assert len(left) == 1, left
 
 
 @pytest.mark.parametrize(
