@@ -35,6 +35,7 @@ STILLBORN = 3  # jobs in a row that end before their workers connect
 OUTSIDE = 10  # the same, where someone else ended them
 REFUSALS = 5  # in a row, with no job left, that end a run
 SETTLE = 30.0  # seconds for the queue to say that a job has ended whose worker is gone
+REMOVALS = 20  # tries, a quarter of a second apart
 IDLE = 20.0  # seconds that a worker may have nothing to do before it is given back
 LOG = 15  # last lines of a job's log
 NAME = "corewood"
@@ -276,7 +277,11 @@ def own_folder(store: Store) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for _ in range(REMOVALS):  # a job that was cancelled just now may still write its log
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():
+                    break
+                time.sleep(0.25)
             (store.root / "locks" / token).unlink(missing_ok=True)
 
 
