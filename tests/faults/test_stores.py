@@ -252,7 +252,9 @@ def report(tmp_path: Path) -> Path:
     return store.folder("report", "r")
 
 
-@pytest.mark.parametrize("name", ["../victim.txt", "{}/victim.txt", "tables/../../victim.txt", ".corewood-report"])
+@pytest.mark.parametrize(
+    "name", ["../victim.txt", "{}/victim.txt", "tables/../../victim.txt", ".corewood-report", "report\0.html"]
+)
 def test_a_listing_that_names_what_is_elsewhere_deletes_nothing(report: Path, tmp_path: Path, name: str) -> None:
     victim, out = tmp_path / "victim.txt", tmp_path / "out"
     victim.write_text("mine")

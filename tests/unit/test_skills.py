@@ -21,7 +21,7 @@ from corewood.data.overlap import CASES, overlap
 from corewood.data.read import read_split
 from corewood.data.skills import skill_parts, skills_of
 from corewood.data.task import Split
-from corewood.evaluate.metrics import Z, accuracy, auc, balanced, detection, log_odds, parts, skill_scores
+from corewood.evaluate.metrics import Judge, Z, accuracy, auc, balanced, detection, log_odds, parts
 from corewood.report.models import apart, rows_of
 from corewood.report.page import finding
 from corewood.report.spread import WHOLE, same_in_domain_chart, skills_table
@@ -187,7 +187,7 @@ def tables_of(full: np.ndarray, found: list[np.ndarray]) -> dict[str, pd.DataFra
         inside = {"dataset": "validation", "case": "all", "domain": "in-domain", "group": "", "skill": "", "gold": "mixed"}
         inside |= {"metric": "accuracy", "n": 100, "correct": 98, "value": 0.98, "low": 0.93, "high": 0.99}
         cases = accuracy(logits, GENERATED, LABELS).assign(dataset="cases", domain="challenge", metric="accuracy")
-        skills = skill_scores(logits, GENERATED, LABELS).assign(dataset="cases", domain="challenge", gold="mixed", group="")
+        skills = Judge(GENERATED, LABELS).skills(logits).assign(dataset="cases", domain="challenge", gold="mixed", group="")
         scores.append(pd.concat([pd.DataFrame([inside]), cases, skills.assign(skill=skills["case"])]).assign(**about))
     table = pd.concat(scores, ignore_index=True)
     facts = {"task": "t", "tuning": 0, "way": "l0"}

@@ -51,7 +51,7 @@ def test_of_several_models_nothing_is_said_at_the_top_and_each_has_its_own_chart
 
 def test_what_is_drawn_and_tabled() -> None:
     zero = standing_of(l0=[0.0, 0.1], random=[1.1, 0.9])  # the full model's own answers: a logarithm has no zero
-    chart = styled(standing.standing_chart({"standing": zero})).to_dict(validate=False)
+    chart = styled(standing.standing_chart({"standing": zero}))
     assert vl_convert.vegalite_to_svg(chart, vl_version=VEGA_LITE).startswith("<svg")
     html = standing.standing_table({"standing": GOOD.assign(mlps=[1.0, 2.0, 1.0, 1.0, 1.0, 1.0, None])})
     assert "1 to 2" in html

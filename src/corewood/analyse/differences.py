@@ -14,7 +14,6 @@ import pandas as pd
 from scipy.stats import binom, pearsonr, spearmanr
 from scipy.stats import t as student
 from statsmodels.stats.contingency_tables import cochrans_q
-from statsmodels.stats.multitest import multipletests
 
 from corewood.evaluate.metrics import LEVEL
 
@@ -41,8 +40,20 @@ def corrected(table: pd.DataFrame) -> pd.DataFrame:
     """Holm's correction over all rows; `real` marks differences that survive it."""
     if table.empty:
         return table
-    real, p, _, _ = multipletests(table["p"], REAL, "holm")
-    return table.assign(p_holm=p, real=real)
+    p = holm(table["p"].to_numpy(float))
+    return table.assign(p_holm=p, real=p <= REAL)
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """(test,) corrected: the smallest times the number of tests, the next times one less, never below the one before.
+
+    statsmodels has it too, and has Python collect its garbage at every call: a third of a second with torch loaded.
+    """
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    found = np.empty_like(raised)
+    found[order] = raised.clip(max=1)
+    return found
 
 
 def variance_split(right: np.ndarray) -> dict[str, float]:

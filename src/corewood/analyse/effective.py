@@ -52,31 +52,41 @@ def effective_size(
     """
     if order not in ("accuracies", "seeds"):
         raise InputError(f"order={order!r}: choose 'accuracies' (the paper) or 'seeds' (its code)")
-    values = by_set(accuracy, mixed, focus)
+    return by_rules(by_set(accuracy, mixed, focus), margin, [(order, one_sided)])
+
+
+def by_rules(values: pd.DataFrame, margin: float, rules: Sequence[tuple[Order, bool]]) -> pd.DataFrame:
+    """What `effective_size` gives, from what `by_set` gives: for one (order, one_sided) after the other."""
     whole = values[values["subnetwork"] == FULL].set_index(["checkpoint", "set"])["value"].to_dict()
-    rows: list[dict[str, object]] = []
+    grids = []  # (what it is about, the full model's value, (seed, target) values)
     for (checkpoint, name), part in values[values["subnetwork"] != FULL].groupby(["checkpoint", "set"], sort=False):
-        if (checkpoint, name) not in whole:
-            continue
-        full = float(whole[checkpoint, name])
-        grid = part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)
-        curves = grid.mean().to_frame().T if order == "accuracies" else grid
-        off = full - curves.to_numpy()  # (curve, target), targets rising
-        faithful = (off if one_sided else np.abs(off)) <= margin + SLACK  # a hole compares as False
-        known = ~np.isnan(off)
-        sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
-        facts = {"checkpoint": checkpoint, "set": name, "order": order, "one_sided": one_sided, "full": full}
-        facts |= {"whole": bool(part["whole"].iloc[0]), "metric": part["metric"].iloc[0]}
-        std = float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan
-        flags = {
-            "floor": float(faithful[:, -1].mean()),
-            "ceiling": float((~faithful).all(1).mean()),
-            "trivial": bool(full <= part["floor"].iloc[0] + margin + SLACK),
-            "holes": int(grid.isna().to_numpy().sum()),
-            "non_monotone": sum(dented(f[k]) for f, k in zip(faithful, known, strict=True)),
-        }
-        rows.append({**facts, "effective_size": float(sizes.mean()), "std": std, "seeds": len(grid), **flags})
-    return pd.DataFrame(rows)
+        if (checkpoint, name) in whole:
+            full, first = float(whole[checkpoint, name]), part.iloc[0]
+            facts = {"checkpoint": checkpoint, "set": name, "full": full, "whole": bool(first["whole"])}
+            facts |= {"metric": first["metric"], "trivial": bool(full <= first["floor"] + margin + SLACK)}
+            grids.append((facts, full, part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)))
+    return pd.DataFrame(
+        {**facts, "order": order, "one_sided": one_sided, **size_on(grid, full, margin, order, one_sided)}
+        for order, one_sided in rules
+        for facts, full, grid in grids
+    )
+
+
+def size_on(grid: pd.DataFrame, full: float, margin: float, order: Order, one_sided: bool) -> dict[str, float]:
+    """`grid` has a row per seed and a column per target, rising."""
+    curves = grid.mean().to_frame().T if order == "accuracies" else grid
+    off = full - curves.to_numpy()  # (curve, target)
+    faithful = (off if one_sided else np.abs(off)) <= margin + SLACK  # a hole compares as False
+    sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
+    return {
+        "effective_size": float(sizes.mean()),
+        "std": float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan,
+        "seeds": len(grid),
+        "floor": float(faithful[:, -1].mean()),
+        "ceiling": float((~faithful).all(1).mean()),
+        "holes": int(grid.isna().to_numpy().sum()),
+        "non_monotone": sum(dented(f[k]) for f, k in zip(faithful, ~np.isnan(off), strict=True)),
+    }
 
 
 def dented(faithful: np.ndarray) -> bool:
@@ -95,7 +105,8 @@ def by_set(
     named = focus if isinstance(focus, Mapping) and focus else {CHALLENGE: focus or list(challenge["case"])}
 
     def mean(part: pd.DataFrame) -> pd.Series:
-        return part.groupby(keys, sort=False)["value"].agg(lambda v: v.mean(skipna=False))
+        grouped = part.groupby(keys, sort=False)["value"]
+        return grouped.mean().where(grouped.count() == grouped.size())
 
     inside = {IN_DOMAIN: mean(rows[rows["domain"] == "in-domain"])}
     outside = {name: mean(challenge[challenge["case"].isin(cases)]) for name, cases in named.items()}

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.ablation import paired_change
-from corewood.data.labels import fold_classes
-from corewood.data.skills import skill_parts
 from corewood.data.task import Split
-from corewood.evaluate.metrics import AUC, BALANCED, Z, log_odds, placements, predicted, skill_scores
+from corewood.evaluate.metrics import AUC, BALANCED, Judge, Z, log_odds, placements, predicted
 
 Change = tuple[float, float, float]  # how far, and the ends of its interval
 
@@ -23,14 +21,14 @@ def skill_changes(full: np.ndarray, found: np.ndarray, split: Split, classes: Se
     subnetworks. All answer the same examples: that of balanced accuracy is paired, answer by answer, that of auc DeLong's
     (1988). Those of d-prime and criterion take models for independent, which makes them wide.
     """
-    models = np.stack([full, *found])
-    scored = [skill_scores(logits, split, classes) for logits in models]
+    judge, models = Judge(split, classes), np.stack([full, *found])
+    scored = [judge.skills(logits) for logits in models]
     if scored[0].empty:
         return scored[0]
-    fold, gold = fold_classes(classes, split), split.gold
+    gold, fold = judge.gold, judge.fold
     right, odds = predicted(models, fold) == gold, log_odds(models, fold)  # (model, example)
     rows = []
-    for skill, inside in skill_parts(split):
+    for skill, inside in judge.skill_parts:
         here = gold[inside]
         shift = right[1:, inside].mean(0) - right[0, inside]
         paired = {BALANCED: paired_change(shift, [here == label for label in np.unique(here)])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,84 @@ def parts(split: Split) -> Iterator[tuple[str, str, np.ndarray]]:
             yield str(case), str(groups[inside].iloc[0]), inside
 
 
+@dataclass(frozen=True)
+class Judge:
+    """A set, and what its examples are, read off once for all the models that are judged on it.
+
+    `classes` are what the models call their outputs, in the order of the logits.
+    """
+
+    split: Split
+    classes: Sequence[str]
+
+    @cached_property
+    def fold(self) -> np.ndarray:
+        return fold_classes(self.classes, self.split)
+
+    @cached_property
+    def gold(self) -> np.ndarray:
+        return self.split.gold
+
+    @cached_property
+    def parts(self) -> list[tuple[str, str, np.ndarray]]:
+        return [*parts(self.split)]
+
+    @cached_property
+    def about(self) -> pd.DataFrame:
+        """One row per case: case, group, skill (or ""), gold (or "mixed"), n."""
+        labels, skills = self.split.frame["label"], skills_of(self.split)
+        rows = []
+        for case, group, inside in self.parts:
+            gold, skill = labels[inside].unique(), skills[inside].unique()
+            alike = {"skill": str(skill[0]) if len(skill) == 1 else "", "gold": str(gold[0]) if len(gold) == 1 else "mixed"}
+            rows.append({"case": case, "group": group, **alike, "n": int(inside.sum())})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def skill_parts(self) -> list[tuple[str, np.ndarray]]:
+        return [*skill_parts(self.split)]
+
+    def accuracy(self, logits: np.ndarray, full: np.ndarray | None = None) -> pd.DataFrame:
+        """As `accuracy` below."""
+        if self.split.regression:
+            raise InputError(
+                f"{self.split.name}: its labels are numbers, which nobody hits exactly; judge them with metric pearson"
+            )
+        guess = predicted(logits, self.fold)
+        right, n = guess == self.gold, self.about["n"].to_numpy()
+        nothing = np.full(len(guess), np.nan)
+        same, divergence = (nothing, nothing) if full is None else (guess == predicted(full, self.fold), kl(full, logits))
+        correct = np.array([right[inside].sum() for _, _, inside in self.parts])
+        low, high = wilson(correct, n)
+        return self.about.assign(
+            correct=correct,
+            value=correct / n,
+            low=low,
+            high=high,
+            agreement=[same[inside].mean() for _, _, inside in self.parts],
+            kl=[divergence[inside].mean() for _, _, inside in self.parts],
+        )
+
+    def skills(self, logits: np.ndarray) -> pd.DataFrame:
+        """One row per skill and metric, the whole set first: metric, case (the skill), value, low, high, n, note.
+
+        balanced: the mean over answers of the share that is right. auc: how often an example of the one answer looks more like
+        it than an example of the other does; whatever a model adds to one answer throughout does not change it. d-prime and
+        criterion: how far apart the two answers lie for the model, and how far its threshold lies from the middle, in standard
+        deviations; a criterion above zero leans to the second of the set's labels.
+        """
+        guess, gold, two = predicted(logits, self.fold), self.gold, len(self.split.labels) == 2
+        odds = log_odds(logits, self.fold) if two else None
+        rows = []
+        for skill, inside in self.skill_parts:
+            found = {BALANCED: balanced(guess[inside], gold[inside])}
+            if odds is not None:
+                found[AUC] = auc(odds[inside], gold[inside])
+                found |= detection(guess[inside], gold[inside])
+            rows += [{"metric": metric, "case": skill, **vars(score)} for metric, score in found.items()]
+        return pd.DataFrame(rows)
+
+
 def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.ndarray | None = None) -> pd.DataFrame:
     """One row per case: case, group, skill, gold, n, correct, value, low, high and, beside the full model, agreement and kl.
 
@@ -72,23 +151,7 @@ def accuracy(logits: np.ndarray, split: Split, classes: Sequence[str], full: np.
         >>> table["case"].iloc[:2].tolist(), int(table["n"].iloc[0])
         (['all', 'swap'], 72)
     """
-    if split.regression:
-        raise InputError(f"{split.name}: its labels are numbers, which nobody hits exactly; judge them with metric pearson")
-    fold = fold_classes(classes, split)
-    guess = predicted(logits, fold)
-    right = guess == split.gold
-    nothing = np.full(len(split), np.nan)
-    same, divergence = (nothing, nothing) if full is None else (guess == predicted(full, fold), kl(full, logits))
-    rows, skills = [], skills_of(split)
-    for case, group, inside in parts(split):
-        gold, skill = split.frame["label"][inside].unique(), skills[inside].unique()
-        n, correct = int(inside.sum()), int(right[inside].sum())
-        low, high = wilson(correct, n)
-        about = {"case": case, "group": group, "skill": str(skill[0]) if len(skill) == 1 else ""}
-        about["gold"] = str(gold[0]) if len(gold) == 1 else "mixed"
-        found = {"n": n, "correct": correct, "value": correct / n, "low": float(low), "high": float(high)}
-        rows.append({**about, **found, "agreement": same[inside].mean(), "kl": divergence[inside].mean()})
-    return pd.DataFrame(rows)
+    return Judge(split, classes).accuracy(logits, full)
 
 
 @dataclass(frozen=True)
@@ -123,26 +186,6 @@ def score(metric: str, logits: np.ndarray, gold: np.ndarray, draws: int = 2000) 
     if not np.isfinite(logits).all():
         return undefined(len(gold), "some of the model's outputs are not finite numbers")
     return SCORES[metric](logits.astype(np.float64), gold, draws)
-
-
-def skill_scores(logits: np.ndarray, split: Split, classes: Sequence[str]) -> pd.DataFrame:
-    """One row per skill and metric, the whole set first: metric, case (the skill), value, low, high, n, note.
-
-    balanced: the mean over answers of the share that is right. auc: how often an example of the one answer looks more like it
-    than an example of the other does; whatever a model adds to one answer throughout does not change it. d-prime and
-    criterion: how far apart the two answers lie for the model, and how far its threshold lies from the middle, in standard
-    deviations; a criterion above zero leans to the second of the set's labels.
-    """
-    fold = fold_classes(classes, split)
-    guess, gold = predicted(logits, fold), split.gold
-    rows = []
-    for skill, inside in skill_parts(split):
-        found = {BALANCED: balanced(guess[inside], gold[inside])}
-        if len(split.labels) == 2:
-            found[AUC] = auc(log_odds(logits[inside], fold), gold[inside])
-            found |= detection(guess[inside], gold[inside])
-        rows += [{"metric": metric, "case": skill, **vars(score)} for metric, score in found.items()]
-    return pd.DataFrame(rows)
 
 
 def together(parts: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:

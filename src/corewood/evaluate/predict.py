@@ -14,7 +14,7 @@ from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split, one_split
 from corewood.errors import InputError, nearest
 from corewood.evaluate.examples import Which, chosen, examples
-from corewood.evaluate.metrics import accuracy
+from corewood.evaluate.metrics import Judge
 from corewood.model.gates import Means, check_model
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Units, all_masks
@@ -91,9 +91,10 @@ class Predictions:
 
     def accuracy(self) -> pd.DataFrame:
         """One row per subnetwork and case; the full model is subnetwork -1."""
-        tables = [accuracy(self.full, self.split, self.classes).assign(subnetwork=-1)]
+        judge = Judge(self.split, self.classes)
+        tables = [judge.accuracy(self.full).assign(subnetwork=-1)]
         for i, logits in enumerate(self.logits):
-            tables.append(accuracy(logits, self.split, self.classes, self.full).assign(subnetwork=i))
+            tables.append(judge.accuracy(logits, self.full).assign(subnetwork=i))
         return pd.concat(tables, ignore_index=True)
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from corewood.evaluate.attention import AttentionMap
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
 from corewood.report.style import (
+    CONFIG,
     GREENS,
     INK,
     LINES,
@@ -28,7 +29,6 @@ from corewood.report.style import (
     room,
     shaped,
     share_axis,
-    styled,
     tips,
 )
 
@@ -117,7 +117,7 @@ def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: boo
     query, key = np.indices(values.shape)
     table = pd.DataFrame({"query": query.ravel(), "key": key.ravel(), "value": values.ravel()})
     rows, columns = dict(enumerate(map(str, frame.index))), dict(enumerate(map(str, frame.columns)))
-    return styled(heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}"))
+    return heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}").configure(**CONFIG)
 
 
 def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int, str], cell: int) -> Any:

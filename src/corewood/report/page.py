@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -109,7 +110,7 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         "\n".join(here.joinpath(f"{name}.{kind}").read_text(encoding="utf-8") for name in ("examples", "page"))
         for kind in ("js", "css")
     )
-    script = vl_convert.javascript_bundle(scripts, vl_version=VEGA_LITE)
+    script = bundled(scripts)
     first = [d for items in sections.values() for d in items if d.item.name == FIRST and found.points]
     parts = [
         f'<h2 class="part" id="{slug(name)}">{escape(name)}</h2>'
@@ -135,6 +136,12 @@ def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[D
         examples=in_script(examples.packed(tables, models_of(apart(tables)))),
         script=script.replace("</script", "<\\/script"),
     )
+
+
+@cache
+def bundled(script: str) -> str:
+    """A script with all that draws charts; making it takes two seconds."""
+    return str(vl_convert.javascript_bundle(script, vl_version=VEGA_LITE))
 
 
 def tiles(tables: Tables) -> str:
@@ -214,7 +221,7 @@ def draw(tables: Tables) -> dict[str, list[Drawn]]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
             content = item(model.tables)
             if content is not None:
-                shown = content if item.table else styled(content).to_dict(validate=False)
+                shown = content if item.table else styled(content)
                 made[item.section].append(Drawn(named(item, model), shown, model.label, READING.get(item.name, "")))
     return {section: items for section, items in made.items() if items}
 

@@ -59,6 +59,20 @@ def in_rows(panels: list[Any], across: int = 2) -> Any:
     return rows[0] if len(rows) == 1 else alt.vconcat(*rows)
 
 
+CONFIG = {
+    "font": "Helvetica, Arial, sans-serif",
+    "background": PAPER,
+    "axis": {
+        "gridColor": GRID, "domainColor": GREY, "tickColor": GREY, "labelColor": INK, "labelFontSize": 11, "labelLimit": 260,
+        "titleColor": INK, "titleFontSize": 12, "titleFontWeight": "normal",
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "titleFontWeight": "normal", "labelFontSize": 11, "labelLimit": 240},
+    "header": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "labelFontWeight": "bold"},
+    "view": {"stroke": EDGE},
+    "title": {"color": INK, "fontSize": 13, "anchor": "start"},
+}  # fmt: skip
+
+
 def room(names: Iterable[object] = (), across: int = 1, beside: float = 0) -> int:
     """Pixels for each of the panels beside each other, where names stand left of each and something else beside it."""
     left = LETTER * min(42, max((len(str(name)) for name in names), default=4)) + 24
@@ -69,20 +83,10 @@ def percent(sparsity: float) -> str:
     return f"{100 * sparsity:g} % removed" if sparsity else "pruned to a threshold"
 
 
-def styled(chart: Any) -> Any:
-    """In one call: each copies the whole chart."""
-    return chart.configure(
-        font="Helvetica, Arial, sans-serif",
-        background=PAPER,
-        axis=alt.AxisConfig(
-            gridColor=GRID, domainColor=GREY, tickColor=GREY, labelColor=INK, labelFontSize=11, labelLimit=260,
-            titleColor=INK, titleFontSize=12, titleFontWeight="normal",
-        ),
-        legend=alt.LegendConfig(labelColor=INK, titleColor=INK, titleFontWeight="normal", labelFontSize=11, labelLimit=240),
-        header=alt.HeaderConfig(labelColor=INK, titleColor=INK, labelFontSize=12, labelFontWeight="bold"),
-        view=alt.ViewConfig(stroke=EDGE),
-        title=alt.TitleConfig(color=INK, fontSize=13, anchor="start"),
-    )  # fmt: skip
+def styled(chart: Any) -> dict[str, Any]:
+    """What Vega-Lite draws. Altair would copy the whole chart to configure it."""
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    return {**spec, "config": {**spec.get("config", {}), **CONFIG}}
 
 
 def order_of_cases(spread: pd.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from corewood.untrusted import why
 
 MANIFEST = ".corewood-report"
 PART = ".part"  # of a file while it is written
-LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f]+)")
 OTHER = "choose another folder with --out"
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.generalisation import comparable, full_model
-from corewood.data.labels import fold_classes, gold_classes
+from corewood.data.labels import gold_classes
 from corewood.errors import InputError, nearest
 from corewood.evaluate.examples import examples
-from corewood.evaluate.metrics import accuracy, baseline, parts, predicted, score, skill_scores
+from corewood.evaluate.metrics import Judge, baseline, predicted, score
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask, Units
 from corewood.store.store import Entry, Store
@@ -64,6 +64,7 @@ class Results:
     store: Store
     holes: Mapping[str, str]  # key of a job -> why it has no result
     _logits: dict[str, np.ndarray] = field(default_factory=dict)
+    _judges: dict[tuple[str, str], Judge] = field(default_factory=dict)  # by task and dataset
 
     def there(self, job: Job) -> bool:
         return job.key not in self.holes
@@ -96,10 +97,14 @@ class Results:
 
     def right(self, task: str, logits: np.ndarray, dataset: str, rows: np.ndarray | None = None) -> np.ndarray:
         """(..., example, class) -> (..., example) bool; `rows` says which examples these are, where not all."""
-        mine = self.plan.tasks[task]
-        split = mine.splits[dataset]
-        gold = split.gold if rows is None else split.gold[rows]
-        return np.asarray(predicted(logits, fold_classes(mine.classes, split)) == gold)
+        judge = self.judge(task, dataset)
+        return np.asarray(predicted(logits, judge.fold) == (judge.gold if rows is None else judge.gold[rows]))
+
+    def judge(self, task: str, dataset: str) -> Judge:
+        if (task, dataset) not in self._judges:
+            mine = self.plan.tasks[task]
+            self._judges[task, dataset] = Judge(mine.splits[dataset], mine.classes)
+        return self._judges[task, dataset]
 
     def answers(self, row: Subnetwork, dataset: str) -> np.ndarray:
         """(example,) bool: what is right of them."""
@@ -186,26 +191,26 @@ class Results:
 
     def scored(self, row: Subnetwork, dataset: str, logits: np.ndarray | None = None) -> pd.DataFrame:
         task = self.plan.tasks[row.task]
-        split, logits = task.splits[dataset], self.logits(row, dataset) if logits is None else logits
+        judge, logits = self.judge(row.task, dataset), self.logits(row, dataset) if logits is None else logits
+        split = judge.split
         facts = {**self.about(row, dataset), "note": ""}
         plain = task.metric if task.domain(dataset) != CHALLENGE or split.regression else "accuracy"
         beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
         if split.regression:
-            table = pd.DataFrame({"case": case, "group": group} for case, group, _ in parts(split))
+            table = pd.DataFrame({"case": case, "group": group} for case, group, _ in judge.parts)
         else:
-            table = accuracy(logits, split, task.classes, None if beside is None else self.logits(beside, dataset))
+            table = judge.accuracy(logits, None if beside is None else self.logits(beside, dataset))
         table = table.assign(metric=plain, **facts)
         if plain != "accuracy":
             gold = gold_classes(task.classes, split)
-            found = [score(plain, logits[inside], gold[inside]) for _, _, inside in parts(split)]
+            found = [score(plain, logits[inside], gold[inside]) for _, _, inside in judge.parts]
             for name in ("value", "low", "high", "n", "note"):
                 table[name] = [getattr(one, name) for one in found]
             table["correct"] = np.nan
         return table
 
     def skilled(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
-        task = self.plan.tasks[row.task]
-        made = skill_scores(self.logits(row, dataset), task.splits[dataset], task.classes)
+        made = self.judge(row.task, dataset).skills(self.logits(row, dataset))
         return made.assign(**self.about(row, dataset), group="", skill=made["case"], gold="mixed") if len(made) else made
 
     def about(self, row: Subnetwork, dataset: str) -> dict[str, Any]:

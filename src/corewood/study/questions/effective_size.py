@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import get_args
 
 import pandas as pd
 
-from corewood.analyse.effective import effective_size
+from corewood.analyse.effective import Order, by_rules, by_set
 from corewood.spec import EffectiveSize, Importance
 from corewood.study.models import Plan
-from corewood.study.results import Group, Question, stack
+from corewood.study.results import Group, Question
 from corewood.study.subnetwork import FULL, GRID
 from corewood.study.ways import importance, l0
+
+RULES: list[tuple[Order, bool]] = [*product(get_args(Order), (False, True))]  # order, one_sided
 
 
 def plan(plan: Plan, wanted: EffectiveSize) -> None:
@@ -34,13 +37,8 @@ def effective_size_table(group: Group) -> pd.DataFrame | None:
     rule = spec.effective_size
     assert rule is not None
     table = group.every_score[group.every_score["question"].isin([FULL, GRID])]
-    found = stack(
-        [
-            effective_size(table, rule.margin, order, one_sided, rule.mixed, spec.focus)  # type: ignore[arg-type]
-            for order, one_sided in product(("accuracies", "seeds"), (False, True))
-        ]
-    )
-    if found is None:
+    found = by_rules(by_set(table, rule.mixed, spec.focus), rule.margin, RULES)
+    if found.empty:
         return None
     chosen = (found["order"] == rule.order) & (found["one_sided"] == rule.one_sided)
     return found.assign(nested=group.grid[0].nested, margin=rule.margin, chosen=chosen)

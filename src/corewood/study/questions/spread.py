@@ -11,7 +11,6 @@ import pandas as pd
 from corewood.analyse.differences import corrected, pair_tests, size_effect, variance_split
 from corewood.analyse.generalisation import spread
 from corewood.analyse.skills import skill_changes
-from corewood.evaluate.metrics import accuracy, parts
 from corewood.study.entries import read_logits
 from corewood.study.models import VALIDATION
 from corewood.study.results import Group, Question, in_front, stack
@@ -50,7 +49,7 @@ def answers(group: Group) -> Iterator[tuple[dict[str, Any], list[str], np.ndarra
     for target, rows in group.by_target().items():
         for dataset in group.model.task.datasets if len(rows) > 1 and not group.model.task.regression else ():
             right = np.stack([group.results.answers(r, dataset) for r in rows])
-            for case, kind, inside in parts(group.model.task.splits[dataset]):
+            for case, kind, inside in group.results.judge(rows[0].task, dataset).parts:
                 facts = {"target": target, "nested": rows[0].nested, "dataset": dataset, "case": case, "group": kind}
                 yield facts, [r.name for r in rows], right[:, inside]
 
@@ -96,7 +95,7 @@ def ablated_values_table(group: Group) -> pd.DataFrame | None:
         for value, jobs in every.items():
             for dataset, job in jobs.items() if all(map(results.there, jobs.values())) else ():
                 logits = read_logits(results.entry(job))[row.place]
-                made = accuracy(logits, task.splits[dataset], task.classes)
+                made = results.judge(row.task, dataset).accuracy(logits)
                 tables.append(made.assign(**facts, ablate=value, dataset=dataset, domain=task.domain(dataset)))
     found = stack(tables)
     return None if found is None else in_front(columns, found.drop(columns=["agreement", "kl"], errors="ignore"))
