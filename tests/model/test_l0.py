@@ -351,6 +351,8 @@ def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:
         want = model.net(**sample.batch(np.arange(len(sample)))).logits.numpy()
     moved = linear.moved(small_change)[0]
     np.testing.assert_allclose(moved[:, 0] - moved[:, 1], want[:, 0] - want[:, 1], atol=2e-3)
+    near = [model.units.from_vector(vector ^ (np.arange(27) == unit)) for unit in range(0, 27, 5)] + [mask]
+    np.testing.assert_allclose(texts.kl_near(near, linear.ran), [texts.kl_of(one) for one in near], atol=1e-5)
 
 
 def test_the_weighted_sum_over_drawn_texts_estimates_the_mean() -> None:
@@ -402,7 +404,7 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
         vector = state.sure.copy()
         vector[[opened, closed]] = False, True
         others.append(model.units.from_vector(vector))
-    values = learnt.kl_near(others, model.units.from_vector(state.sure)).mean(1)
+    values = np.stack([learnt.kl_of(other) for other in others]).mean(1)
     assert values.min() > 0.99 * state.value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -71,28 +72,29 @@ def variants(
     return logits
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What one subnetwork gave on some texts."""
+
+    mask: Mask
+    logits: np.ndarray  # (example, class)
+    below: list[tuple[np.ndarray, list[Any]]] = field(repr=False)  # per batch: which examples, and what each layer gave
+
+
 @torch.inference_mode()
 def slim_variants(
-    model: Model, masks: Sequence[Mask], examples: Encoded, base: Mask, ablate: Ablation = "mean", means: Means | None = None
+    model: Model, masks: Sequence[Mask], examples: Encoded, ran: Ran, ablate: Ablation = "mean", means: Means | None = None
 ) -> np.ndarray:
-    """As `variants`, one mask after another, each without its closed units: faster where most of `base` is closed."""
-    batches = [(rows, examples.batch(rows, model.device)) for rows in by_length(examples.lengths)]
-    logits = np.zeros((len(masks), len(examples), len(model.labels)), np.float32)
-    below, whole = [], np.zeros(logits.shape[1:], np.float32)
-    with subnetwork(model, base, ablate, means) as call:
-        for rows, batch in batches:
-            with recorded(model) as outputs:
-                whole[rows] = call(**batch).logits.float().cpu().numpy()
-            below.append(outputs)
+    """As `variants`, one mask after another, each without its closed units: faster where most units are closed."""
+    logits = np.repeat(ran.logits[None], len(masks), 0)
     for place, mask in enumerate(masks):
-        layer = first_change(mask, base)
+        layer = first_change(mask, ran.mask)
         if layer == model.units.layers:
-            logits[place] = whole
             continue
         with subnetwork(model, mask, ablate, means) as call:
-            for (rows, batch), outputs in zip(batches, below, strict=True):
+            for rows, outputs in ran.below:
                 with given_below(model, outputs, layer):
-                    logits[place, rows] = call(**batch).logits.float().cpu().numpy()
+                    logits[place, rows] = call(**examples.batch(rows, model.device)).logits.float().cpu().numpy()
     return logits
 
 
@@ -113,8 +115,13 @@ def recorded(model: Model) -> Iterator[list[Any]]:
     outputs: list[Any] = []
     with ExitStack() as stack:
         for layer in model.layers:
-            stack.callback(layer.register_forward_hook(lambda _module, _args, output: outputs.append(output)).remove)
+            stack.callback(layer.register_forward_hook(lambda _module, _args, output: outputs.append(apart(output))).remove)
         yield outputs
+
+
+def apart(output: Any) -> Any:
+    """The same values without what they were computed from."""
+    return tuple(map(apart, output)) if isinstance(output, tuple) else output.detach() if torch.is_tensor(output) else output
 
 
 @contextmanager

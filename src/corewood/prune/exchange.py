@@ -26,7 +26,7 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
-from corewood.model.resume import slim_variants, variants
+from corewood.model.resume import Ran, recorded, slim_variants
 from corewood.model.slim import can_slim
 from corewood.spec import Ablation
 
@@ -66,12 +66,11 @@ class Texts:
         """(example,)"""
         return kl(self.full, logits_of(self.model, mask, self.examples, self.ablate, self.means))
 
-    def kl_near(self, masks: Sequence[Mask], base: Mask) -> np.ndarray:
-        """(mask, example) of masks that differ little from one."""
-        if self.ablate == "resample":  # values come from other rows of the batch: nothing can be shared
+    def kl_near(self, masks: Sequence[Mask], ran: Ran) -> np.ndarray:
+        """(mask, example) of masks that differ little from one that ran on these texts."""
+        if not can_slim(self.ablate):  # values come from other rows of the batch: nothing can be shared
             return np.stack([self.kl_of(mask) for mask in masks])
-        run = slim_variants if can_slim(self.ablate) else variants
-        return kl(self.full, run(self.model, masks, self.examples, base, self.ablate, self.means))
+        return kl(self.full, slim_variants(self.model, masks, self.examples, ran, self.ablate, self.means))
 
 
 def draw(score: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -106,6 +105,7 @@ class Linear:
     logits: np.ndarray  # (example, class)
     slopes: np.ndarray  # (example, direction, unit)
     classes: np.ndarray  # (direction,)
+    ran: Ran = field(repr=False)  # what it was made from
 
     def moved(self, change: np.ndarray) -> np.ndarray:
         """(variant, unit) changes of the gates -> (variant, example, class) predicted logits."""
@@ -122,16 +122,21 @@ def linearise(texts: Texts, mask: Mask) -> Linear:
     logits = np.zeros(texts.full.shape)
     slopes = np.zeros((len(logits), len(others), len(units)))
     vector = torch.tensor(mask.vector, dtype=torch.float32, device=model.device)
+    below = []
     for rows in by_length(texts.examples.lengths, BATCH):
         z = vector.repeat(len(rows), 1).requires_grad_()  # (example, unit): every example has a slope of its own
-        with gated(model, Gates.from_vector(z, units.layers, units.heads), texts.ablate, texts.means):
+        with (
+            recorded(model) as outputs,
+            gated(model, Gates.from_vector(z, units.layers, units.heads), texts.ablate, texts.means),
+        ):
             found = model(**texts.examples.batch(rows, model.device)).logits.float()
         logits[rows] = found.detach().cpu().numpy()
         for place, other in enumerate(others):
             more = place + 1 < len(others)
             (slope,) = torch.autograd.grad((found[:, other] - found[:, first]).sum(), z, retain_graph=more)
             slopes[rows, place] = slope.cpu().numpy()
-    return Linear(logits, slopes, np.array(others))
+        below.append((rows, outputs))
+    return Linear(logits, slopes, np.array(others), Ran(mask, logits, below))
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,10 @@ class Exchanged:
         cls, mask: Mask, known: np.ndarray, texts: Texts, held: Texts, budget: float, rng: np.random.Generator
     ) -> Exchanged:
         """The mask is run on all texts; this, and `known`, what soft gates had on them, tell which break."""
-        score = shares(texts.kl_of(mask)) + shares(known)
+        each = texts.kl_of(mask)
+        score = shares(each) + shares(known)
         checked, stands_for = draw(score, np.full(len(texts), 1 / len(texts)), size(CHECKED, budget), rng)
-        value = float((texts.take(checked).kl_of(mask) * stands_for).sum())
+        value = float((each[checked] * stands_for).sum())
         drawn, weights = draw(score[checked], stands_for, size(DRAWN, budget), rng)
         own = {"checked": checked, "stands_for": stands_for, "score": score[checked], "drawn": drawn, "weights": weights}
         vector = mask.vector
@@ -214,7 +220,7 @@ def exchange_round(
         tried, predicted = proposals(linear, here.full, after, locked, first)
         if not len(tried):
             break
-        value = (here.kl_near([units.from_vector(vector) for vector in tried], mask) * state.weights).sum(1)  # (variant,)
+        value = (here.kl_near([units.from_vector(vector) for vector in tried], linear.ran) * state.weights).sum(1)  # (variant,)
         run += len(here) * len(tried)
         after = replace(after, penalty=penalties(after, tried, predicted, value, now))
         if wins(float(value.min()), now):
