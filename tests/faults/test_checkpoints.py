@@ -99,6 +99,14 @@ def test_odd_tokenizer_files_end_in_a_message_or_in_a_tokenizer(model: Path, fil
         assert load(str(model), check=False).max_length >= 4
 
 
+def test_an_unknown_token_that_is_not_in_the_vocabulary_is_refused(model: Path) -> None:
+    """transformers asks for the number of that token, which is that of the unknown token, and so on."""
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps({**config, "unk_token": ""}))
+    with pytest.raises(InputError, match="its tokenizer cannot be loaded"):
+        load(str(model), check=False)
+
+
 # the config
 
 

@@ -104,6 +104,7 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
         if pad_token is not None:
             tokenizer.pad_token = pad_token
         known, padding, longest = tokenizer.get_vocab(), tokenizer.pad_token_id, tokenizer.model_max_length
+        unknown = tokenizer.unk_token_id  # asked for ever where that token is not in the vocabulary
         tokenizer("a", "b", verbose=False)["input_ids"]  # what is wrong with it may show only when it reads
     except BaseException as problem:  # the tokenizers' own library is not Python's, and panics
         if isinstance(problem, (KeyboardInterrupt, SystemExit)):
@@ -120,7 +121,7 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
             f"model {source}: its tokenizer has no padding token, which batches need; "
             f"set model.pad_token, for instance to its end token: pad_token: {hint!r}"
         )
-    if padding == tokenizer.unk_token_id and pad_token is not None and pad_token != tokenizer.unk_token:
+    if padding == unknown and pad_token is not None and pad_token != tokenizer.unk_token:
         raise InputError(f"model {source}: pad_token {pad_token!r} is not in its vocabulary")
     return tokenizer
 
