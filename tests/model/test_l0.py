@@ -397,6 +397,7 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
             assert rise.mean() <= rise.std(ddof=1) / len(rise) ** 0.5
             state = after
     assert state.done
+    assert state.rows[0]["examples"] >= len(learnt) + len(learnt) + 5 * len(learnt)  # the start, the slopes, five exchanges
     assert (state.vector == state.sure).all()
     assert state.value < first
     others = []  # every exchange there is

@@ -215,7 +215,7 @@ def exchange_round(
     here, mask = texts.take(state.checked[state.drawn]), units.from_vector(state.vector)
     linear = linearise(here, mask)
     now = float((kl(here.full, linear.logits) * state.weights).sum())
-    after, run, judged = state, len(here), np.nan
+    after, run, judged = state, len(here) + (0 if state.rows else len(texts)), np.nan  # `start` has run all of them
     for first in (0, TRIED):
         tried, predicted = proposals(linear, here.full, after, locked, first)
         if not len(tried):
