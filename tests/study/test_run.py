@@ -232,7 +232,7 @@ def first(plan: Plan, kind: str) -> Job:
     return next(job for job in plan.jobs.values() if job.kind == kind)
 
 
-SLOW = ("fine_tune.steps=120", "prune.l0.settings.steps=auto")
+SLOW = ("fine_tune.steps=120", "fine_tune.checkpoints=[]", "prune.l0.sparsity=0.4", "prune.l0.settings.steps=auto")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 import yaml
+from altair.utils.schemapi import debug_mode
 
 from corewood.analyse.generalisation import judged
 from corewood.report import (
@@ -214,8 +215,12 @@ def done(tables: Tables, model: str) -> str:
 def draw(tables: Tables) -> dict[str, list[Drawn]]:
     """Section -> what it shows; sections without data are absent."""
     alt.data_transformers.disable_max_rows()
+    with debug_mode(False):  # Altair would look at every part of every chart; the tests draw them all in a browser
+        return drawn(apart(tables))
+
+
+def drawn(tables: Tables) -> dict[str, list[Drawn]]:
     made: dict[str, list[Drawn]] = {section: [] for section in SECTIONS}
-    tables = apart(tables)
     models = models_of(tables)
     for item in [item for question in QUESTIONS for item in items_of(question)]:
         for model in models if SECTIONS[item.section] else [ModelTables("", tables)]:
