@@ -169,7 +169,7 @@ def test_jobs_of_the_queue_follow_the_work(batch: Batch, monkeypatch: pytest.Mon
     assert list(batch.held) == names[:1]
     assert calls == [["scancel", "2"], ["scancel", "1"]]
     assert batch.standing(1) == "1 running, 0 pending in the queue"
-    batch.held["x"] = Held("9", "x", 0.0, Seen("pending", "Resources"))
+    batch.held["x"] = Held("9", "x", Seen("pending", "Resources"))
     assert batch.standing(1) == "1 running, 1 pending in the queue (Resources)"
 
 
@@ -185,7 +185,7 @@ def test_a_refusal_in_the_middle_of_a_run_leaves_those_there_at_work(batch: Batc
     monkeypatch.setattr(batch, "see", lambda: None)
     monkeypatch.setattr(batch, "adjust", refused)
     monkeypatch.setattr(batch.stop, "wait", lambda _: False)
-    batch.held["x"] = Held("1", "x", 0.0)
+    batch.held["x"] = Held("1", "x")
     batch.keep()
     assert len(looks) == 7
     with pytest.raises(ClusterError, match="QOS policy"):
@@ -267,6 +267,7 @@ def test_the_template_is_a_file_and_its_script_names_our_worker(
         ("system: slurn\n", "system"),
         ("system: slurm\nwaltime: 2h\n", r"waltime: unknown key. Did you mean 'walltime'\?"),
         ("system: slurm\nwalltime: 2 hours\n", "walltime: write a time as 2h, 90min, 1d or 02:00:00"),
+        ("system: slurm\njobs: 0\n", "jobs: say how many jobs at the most, as 8"),
         ("system: slurm\njobs: 9:2\n", "jobs: say how many jobs at the most, as 8"),
         ("system: slurm\nwalltime: 5s\n", "whole minutes"),
     ],
@@ -293,6 +294,8 @@ def test_options_that_do_not_go_together_are_told(tmp_path: Path) -> None:
         Where(2, "slurm")
     with pytest.raises(InputError, match=r"no such file. Did you mean 'slurm'\?"):
         Where(None, "slurmm").batch()
+    with pytest.raises(InputError, match="tcp://host:1: is there already; a plan says what to ask of a batch system"):
+        Where(None, "tcp://host:1").batch()
     assert Where(None, "slurm", {"jobs": "2:16", "queue": "gpu", "gpus": 1, "walltime": None}).batch().jobs == (2, 16)
 
 

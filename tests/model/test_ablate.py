@@ -10,7 +10,7 @@ import torch
 from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError
-from corewood.evaluate.predict import ablate, unit_set, without
+from corewood.evaluate.predict import ablate, unit_set
 from corewood.model import resume as module
 from corewood.model.gates import Means, gated
 from corewood.model.load import Model
@@ -41,7 +41,7 @@ def test_every_unit_and_sets_over_layers(family: str, kind: Ablation) -> None:
     means = reference(model, examples).means
     units = model.units
     sets = [[n] for n in units.names] + [["L0.H1", "L1.H2"], ["L0.MLP", "L1.MLP"], ["L1.H0", "L1.MLP"], ["L0.H0", "L0.H1"], []]
-    masks = [without(units, closed) for closed in sets]
+    masks = [units.without(*closed) for closed in sets]
     want = one_by_one(model, masks, examples, kind, means)
     found = ablate(model, masks, examples, kind, means)
     np.testing.assert_allclose(found, want, atol=3e-5 * max(1, np.abs(want).max()))
@@ -63,7 +63,7 @@ def test_lower_layers_run_once_and_hooks_come_off(monkeypatch: pytest.MonkeyPatc
             rows[i] += len(args[0])
 
         query.register_forward_pre_hook(count)
-    top = [without(model.units, [f"L1.H{h}"]) for h in range(4)]
+    top = [model.units.without(f"L1.H{h}") for h in range(4)]
     plain = model.net(**examples.batch(np.arange(3))).logits.detach()
     calls[:], rows[:] = [0, 0], [0, 0]
     ablate(model, top, examples, "zero")
@@ -76,7 +76,7 @@ def test_lower_layers_run_once_and_hooks_come_off(monkeypatch: pytest.MonkeyPatc
 def test_resample_runs_the_whole_model() -> None:
     model = tiny.model("bert")
     examples = encode(TEXTS, model.tokenizer, 64)
-    masks = [without(model.units, ["L0.H0"]), model.units.full()]
+    masks = [model.units.without("L0.H0"), model.units.full()]
     found = ablate(model, masks, examples, "resample")
     assert found.shape == (2, 21, 2)
     assert not np.allclose(found[0], found[1], atol=1e-4)
@@ -91,7 +91,7 @@ def test_sets_are_read_and_units_that_are_not_there_refused() -> None:
 
 def test_where_a_mask_begins_to_differ() -> None:
     units = tiny.model("bert").units
-    assert [first_change(without(units, c), units.full()) for c in (["L0.H3"], ["L1.MLP"], ["L1.H0", "L0.MLP"], [])] == [
+    assert [first_change(units.without(*c), units.full()) for c in (["L0.H3"], ["L1.MLP"], ["L1.H0", "L0.MLP"], [])] == [
         0,
         1,
         0,

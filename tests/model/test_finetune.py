@@ -121,7 +121,8 @@ def test_training_with_gates_on_leaves_closed_heads_untouched(tmp_path: Path) ->
     heads[0, 1] = False
     mask = Mask(heads, np.ones(2, bool))
     start = model.net.bert.encoder.layer[0].attention.self.value.weight.clone()
-    fine_tune(model, train, gold, SETTINGS, tmp_path, mask=mask, ablate="zero")
+    with gated(model, mask, "zero"):
+        fine_tune(model, train, gold, SETTINGS, tmp_path)
     now = model.net.bert.encoder.layer[0].attention.self.value.weight
     rows = slice(model.head_width, 2 * model.head_width)
     assert now[rows].equal(start[rows])  # no gradient reaches a closed head

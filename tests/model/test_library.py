@@ -279,7 +279,7 @@ WAY = cw.L0(sparsity=0.5, steps=2, batch=8)
         (lambda: cw.search(MODEL, TASK, WAY, seeds=0), "seeds=0: say how many, seeds=3, or which"),
         (lambda: cw.search(MODEL, TASK, WAY, seeds=1.5), "seeds=1.5: say how many, seeds=3, or which"),
         (lambda: cw.search(MODEL, TASK, WAY, seeds=[1, 1]), r"seeds=\[1, 1\]: .* each once"),
-        (lambda: cw.search(MODEL, TASK, cw.L0(sparsity=0.001, steps=2)), "removes none"),
+        (lambda: cw.search(MODEL, TASK, cw.L0(sparsity=0.001, steps=2)), r"removes none; the smallest possible is 0\.1000"),
         (lambda: cw.fine_tune(MODEL, TASK), "fine_tune: give exactly one of 'steps' and 'epochs'"),
         (lambda: cw.fine_tune(MODEL, TASK, step=5), "fine_tune: step: unknown key. Did you mean 'steps'"),
         (lambda: cw.fine_tune(MODEL, TASK, steps=5, checkpoints=[1]), "checkpoints is a setting of studies"),

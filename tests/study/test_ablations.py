@@ -14,7 +14,6 @@ import torch
 
 from corewood.data.overlap import overlap
 from corewood.errors import InputError
-from corewood.evaluate.predict import without
 from corewood.model.gates import gated
 from corewood.model.load import Model, wrap
 from corewood.store.store import Store
@@ -146,7 +145,7 @@ def test_kl_from_the_full_model_and_the_order_of_heads(study: Path, found: Outco
     odd = frame.iloc[[i for i in rows if frame["case"][i] == "odd"]]
     full = margins(model, odd)
     for unit in (*TWINS, OTHER):
-        with gated(model, without(model.units, [unit]), "zero"):
+        with gated(model, model.units.without(unit), "zero"):
             less = margins(model, odd)
         p, q = 1 / (1 + np.exp(-full.astype(float))), 1 / (1 + np.exp(-less.astype(float)))
         by_hand = (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean()

@@ -146,7 +146,7 @@ def test_cases_are_judged_as_predict_judges_them(page: Page, subject: OfStudy, m
     assert [c["case"] for c in found["cases"]] == ["all", *task.splits["cases"].cases.unique()]
     assert {c["n"] for c in found["cases"]} == {3}
     flips = 0
-    for part in subject.parts(subject_place(), model, 3):
+    for part in subject.parts(subject_place(), 3):
         split = task.splits[part.dataset]
         some = cw.Split(part.dataset, split.frame.iloc[part.rows].reset_index(drop=True), split.labels, split.fold)
         predictions = cw.predict(model, mask, some, progress=False)
@@ -176,7 +176,7 @@ def subject_place() -> Any:
 
 
 def test_fewer_examples_are_among_those_of_more(subject: OfStudy, model: Model) -> None:
-    few, more = (subject.parts(subject_place(), model, each) for each in (2, 4))
+    few, more = (subject.parts(subject_place(), each) for each in (2, 4))
     for one, other in zip(few, more, strict=True):
         assert set(one.rows) < set(other.rows)
 
@@ -212,7 +212,7 @@ def test_importance_is_computed_where_the_study_has_none(page: Page, subject: Of
     from corewood.prune.importance import importance_scores
 
     found = page.ask("importance", **body(model.units.full()))
-    part = subject.parts(subject_place(), model, room.LABELLED)[0]
+    part = subject.parts(subject_place(), room.LABELLED)[0]
     settings = cw.Importance.model_validate({"ablate": "mean"})
     gold = gold_classes(model.labels, part.split)
     wanted = importance_scores(model, model.units.full(), part.encoded, gold, settings, model.means)

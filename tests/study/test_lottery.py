@@ -113,6 +113,13 @@ def test_everything_is_there(whole: Outcome) -> None:
     assert len(whole.tables["scores"].query("dataset == 'validation' and way != 'majority'")) == rows
 
 
+def test_super_survivors_are_judged_with_the_stand_in_of_the_ticket(study: Path) -> None:
+    plan = make_plan(small.spec_of(study, "prune.importance=[{threshold: 0.8, ablate: mean}]"), study.parent)
+    mine = [row for row in plan.rows if row.name == "super-good"]
+    assert mine
+    assert {row.stand_in for row in mine} == {"mean"}
+
+
 def test_patterns_of_super_survivors_are_those_of_models_pruned_to_them(whole: Outcome) -> None:
     """In the first layer a head sees the same embeddings, pruned or not; by hand, one map of a later layer."""
     table = whole.tables["patterns"]
@@ -204,8 +211,8 @@ def test_retraining_is_training_the_model_without_the_units(whole: Outcome, stud
     model = load(str(study.parent / "model"), ["score"], seed=1, new_head=True)
     train = plan_of(whole).tasks["scores"].splits["train"]
     settings = FineTune(steps=24, batch=16, learning_rate=1e-3, seed=1)
-    fine_tune(model, encode(train, model.tokenizer, model.max_length), train.gold, settings, tmp_path, mask, "zero")
     with gated(model, mask, "zero"):
+        fine_tune(model, encode(train, model.tokenizer, model.max_length), train.gold, settings, tmp_path)
         expected = metric_of(whole, "scores", logits_of(model, whole, "scores"))
     assert value(whole, row) == pytest.approx(expected, abs=1e-3)
 

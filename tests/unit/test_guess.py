@@ -48,6 +48,8 @@ def test_the_label_is_the_column_that_has_the_classes() -> None:
     assert guessed(other.drop(columns="target")).label == "label"  # called so, and its values are classes
     both = frame(text=TEXTS, one=["positive", "negative"] * 3, two=["positive"] * 6)
     assert "which column holds the label? It could be one or two. Say it, for instance --label one" in asks(both)
+    empty = frame(text=TEXTS, nothing=[None] * 6, label=["positive", "negative"] * 3)
+    assert guessed(empty).label == "label"
     assert "Say --label; the columns are: text, a" in asks(frame(text=TEXTS, a=range(6)))
 
 

@@ -45,6 +45,9 @@ def test_an_npy_of_heads_alone_keeps_all_mlps(tmp_path: Path) -> None:
 
 
 def test_bad_masks_are_refused_with_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(InputError, match=r"folder\.json: cannot be read"):
+        Mask.load(tmp_path / "folder.json")
     with pytest.raises(InputError, match="no such mask file"):
         Mask.load(tmp_path / "none.npy")
     with pytest.raises(InputError, match=r"\.safetensors, \.json or \.npy"):

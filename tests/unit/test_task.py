@@ -88,6 +88,7 @@ def test_labels_have_names() -> None:
         (lambda: cw.task(), "needs data"),
         (lambda: cw.task(validation=FRAME, lable="gold"), "unknown argument 'lable'. Did you mean 'label'"),
         (lambda: cw.task(validation=3), "a list of dicts or a path, not an int"),
+        (lambda: cw.task(validation=FRAME, challenge={"validation": FRAME}, **PAIR), "cannot be called 'validation'"),
         (lambda: cw.task(validation=FRAME, challenge=FRAME), "challenge are sets by name, .* not a DataFrame"),
         (lambda: cw.task(validation={"text": ["a"], "label": ["x", "y"]}), "do not make a table"),
         (lambda: cw.task(validation={"text": ["a", None], "label": [0, 1]}), "row 2 has no 'text'"),

@@ -37,6 +37,10 @@ class Where:
     def batch(self) -> Cluster:
         from corewood.spec.cluster import read_cluster
 
+        if self.at_address:
+            raise InputError(
+                f"--cluster {self.cluster}: is there already; a plan says what to ask of a batch system: slurm, or its file"
+            )
         return read_cluster(str(self.cluster), dict(self.asked))
 
     def engine(self) -> Engine:

@@ -156,7 +156,8 @@ def label_column(frame: pd.DataFrame, names: Mapping[str, str], classes: Sequenc
     """The one whose values are the model's classes; else the one that is called so."""
     others = [str(c) for c in frame.columns if c not in text]
     known = {normal(c) for c in classes}
-    fitting = [c for c in others if {positive(v, known) for v in label_values(frame[c])} <= known]
+    values = {c: {positive(v, known) for v in label_values(frame[c])} for c in others}
+    fitting = [c for c in others if values[c] and values[c] <= known]
     called = [names[name] for name in LABELS if name in names and names[name] in others]
     both = [c for c in called if c in fitting]
     found = both or fitting or called

@@ -54,10 +54,11 @@ def task(
 
     `train`, `validation` and each of `challenge` is a pandas data frame, a `datasets.Dataset`, a dict of columns, a list of
     dicts, or a path (CSV, TSV, JSONL, Parquet, Arrow folder). `text` names the column of the text, or the two of a pair,
-    `label` the column of the right answer; `case` and `group` are columns of the challenge sets. Left out, the usual names
-    are looked for: premise and hypothesis, text, label, case and so on. `labels` are the names of the labels or, as a
-    mapping, what values in the data are called, {0: "no", 1: "yes"}. `fold` says what labels of the task count as in the
-    challenge sets, where these have others. `metric` may be accuracy, matthews, or pearson for labels that are numbers.
+    `label` the column of the right answer; `case` and `group` are columns of the challenge sets. Of data in memory the usual
+    names are looked for where you name none: premise and hypothesis, text, label, case and so on. `labels` are the names of the
+    labels or, as a mapping, what values in the data are called, {0: "no", 1: "yes"}. `fold` says what labels of the task count
+    as in the challenge sets, where these have others. `metric` may be accuracy, matthews, or pearson for labels that are
+    numbers.
 
     Sets known by name need their files alone: `cw.task("mnli", files={"train": ..., "validation": ..., "hans": ...})`, also
     qqp with paws, and all other sets of GLUE; in `files`, any name but train and validation is a challenge set.
@@ -89,6 +90,9 @@ def task(
     for key, several in (("files", files), ("challenge", challenge)):
         if several is not None and not isinstance(several, Mapping):
             raise InputError(f"task: {key} are sets by name, {key}={{'hard': ...}}, not {a_kind(several)}")
+    for taken in challenge or {}:
+        if taken in ("train", "validation", *(files or {})):
+            raise InputError(f"task: a challenge set cannot be called {taken!r}, as another set is; choose another name")
     given = {**(files or {}), **sizes, **(challenge or {})}
     if not given:
         raise InputError(

@@ -17,7 +17,7 @@ from corewood.evaluate.examples import Which, chosen, examples
 from corewood.evaluate.metrics import Judge
 from corewood.model.gates import Means, check_model
 from corewood.model.load import Model
-from corewood.model.mask import Mask, Units, all_masks
+from corewood.model.mask import Mask, all_masks
 from corewood.model.progress import Show, bar, part
 from corewood.model.reference import Progress, no_progress
 from corewood.model.resume import variants
@@ -34,7 +34,7 @@ def logits_of(
     means: Means | None = None,
     progress: Progress = no_progress,
 ) -> np.ndarray:
-    """(example, class) of one subnetwork: slim where the model's family allows it, gated where not."""
+    """(example, class) of one subnetwork: slim where closed units give the same to every token, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
     with subnetwork(model, mask, ablate, means) as call:
         for indices in by_length(examples.lengths, progress=progress):
@@ -152,11 +152,6 @@ def unit_set(given: str | Iterable[str], names: Sequence[str], key: str = "ablat
     return tuple(name for name in names if name in wanted)
 
 
-def without(units: Units, closed: Sequence[str]) -> Mask:
-    """The full model without these units."""
-    return units.from_vector(~np.isin(units.names, closed))
-
-
 def ablate(
     model: Model,
     masks: Sequence[Mask],
@@ -176,5 +171,6 @@ def ablate(
     if not isinstance(examples, Encoded):
         examples = encode(one_split(examples, "ablate"), model.tokenizer, model.max_length)
     if ablate == "resample":  # values come from other rows of the batch: every mask needs its own run
-        return np.stack([logits_of(model, mask, examples, ablate, means) for mask in masks])
+        each = [part(progress, place, len(masks)) for place in range(len(masks))]
+        return np.stack([logits_of(model, m, examples, ablate, means, told) for m, told in zip(masks, each, strict=True)])
     return variants(model, masks, examples, model.units.full(), ablate, means, progress)

@@ -126,7 +126,7 @@ def speed(model: Model, texts: Sequence[str], mask: Mask, ablate: Ablation) -> S
         for who, own in (("full", model.units.full()), ("now", mask)):
             with torch.inference_mode(), subnetwork(model, own, ablate) as call:
                 started = time.perf_counter()
-                call(**batch)
+                call(**batch).logits.cpu()  # waits for a GPU
                 taken[who] += [time.perf_counter() - started] * bool(turn)
         yield turn + 1, ROUNDS + 1
     middle = {who: round(1000 * float(np.median(times)), 3) for who, times in taken.items()}
@@ -152,6 +152,6 @@ def pace(model: Model, together: int) -> float:
     times = []
     for _ in range(4):
         started = time.perf_counter()
-        model.net(input_ids=ids, attention_mask=torch.ones_like(ids))
+        model.net(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.cpu()
         times.append(time.perf_counter() - started)
     return min(times[1:]) / together

@@ -53,7 +53,7 @@ def save(subject: Subject, name: str, mask: Mask) -> Path:
 def saved(subject: Subject, units: Units) -> dict[str, Mask]:
     """Name -> mask, of those in the folder that are masks of such a model."""
     folder, found = folder_of(subject), {}
-    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES) if folder.is_dir() else []
+    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file()) if folder.is_dir() else []
     for path in files[:MOST]:
         try:
             mask = Mask.load(path, units.heads)

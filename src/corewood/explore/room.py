@@ -52,7 +52,8 @@ class Room:
         return model, answers.mask_of(asked.mask, model.units)
 
     def parts(self, place: Place, each: int) -> list[Part]:
-        return self.subject.parts(place, self.model(place), each)
+        self.subject.check(place)
+        return self.subject.parts(place, each)
 
 
 def bits(mask: Mask) -> str:
@@ -78,7 +79,7 @@ def describe(room: Room, asked: OfModel) -> Steps:
         "labels": list(model.labels),
         "longest": model.max_length,
         "seconds": seconds,
-        "presets": [preset(one) for one in subject.presets(place, model.units)],
+        "presets": [preset(one) for one in subject.presets(place)],
         "saved": [preset(Preset(name, "yours", mask)) for name, mask in keep.saved(subject, model.units).items()],
         "colourings": [asdict(one) for one in subject.colourings(place, model.units)],
         "cases": cases,

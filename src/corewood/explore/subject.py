@@ -74,13 +74,13 @@ class Subject(ABC):
     def loading(self, place: Place) -> list[str]:
         """Python that gives the same `model`."""
 
-    def presets(self, place: Place, units: Units) -> list[Preset]:
+    def presets(self, place: Place) -> list[Preset]:
         return []
 
     def colourings(self, place: Place, units: Units) -> list[Colouring]:
         return []
 
-    def parts(self, place: Place, model: Model, each: int) -> list[Part]:
+    def parts(self, place: Place, each: int) -> list[Part]:
         """So many examples of every case, and what is known of them."""
         return []
 
@@ -179,7 +179,7 @@ class OfStudy(Subject):
         mine = [r for r in self.results.rows if r.model == (place.task, place.tuning) and r.way != FULL]
         return [r for r in mine if not r.of_weights and r.state != RETRAINED and r.masks is not None]
 
-    def presets(self, place: Place, units: Units) -> list[Preset]:
+    def presets(self, place: Place) -> list[Preset]:
         last = self.plan.models[place.task, place.tuning].last
         found = []
         for row in self.rows(place):
@@ -187,9 +187,9 @@ class OfStudy(Subject):
             group = row.way if row.question == PRUNE else row.question.replace("_", " ")
             stand_in = row.stand_in if row.stand_in in self.stand_ins else None
             found.append(Preset(row.name, group, mask, f"{100 * mask.sparsity:.0f} % removed", step, stand_in))
-        return [*self.core(place, units), *found]
+        return [*self.core(place), *found]
 
-    def core(self, place: Place, units: Units) -> list[Preset]:
+    def core(self, place: Place) -> list[Preset]:
         """What all subnetworks of a model share."""
         masks = [self.results.mask(row) for row in of_core(self.results.rows, (place.task, place.tuning))]
         if len(masks) < 2:
@@ -206,7 +206,7 @@ class OfStudy(Subject):
         masks = [self.results.mask(row) for row in of_core(self.results.rows, (place.task, place.tuning))]
         return colourings_of(self.tables, place, units, masks, not self.task(place.task).regression)
 
-    def parts(self, place: Place, model: Model, each: int) -> list[Part]:
+    def parts(self, place: Place, each: int) -> list[Part]:
         return self.known(place, each)
 
     def _known(self, place: Place, each: int) -> list[Part]:

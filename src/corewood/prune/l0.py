@@ -42,7 +42,7 @@ EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
 LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
 QUANTILES = 64  # points of the grid of noise that expectations are taken over
 ADAM = (0.9, 0.999, 1e-8)
-# of the trajectory; a round of exchanges has no soft gates, and so no numbers in the four from `expected` on, `live` and `gap`
+# of the trajectory; a round of exchanges has no soft gates, and so no `expected`, `sampled`, `closed`, `live` and `gap`
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
 TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample

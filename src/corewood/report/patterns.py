@@ -22,9 +22,9 @@ ATTENTION, MODEL_STATES = ("raw", "normed"), ("pretrained", "fine-tuned")
 CELL = 16
 
 
-def type_colour(orient: str = "top") -> alt.Color:
+def type_colour() -> alt.Color:
     scale = alt.Scale(domain=list(TYPES), range=TYPE_COLOURS)
-    return alt.Color("type:N", title=None, scale=scale, legend=alt.Legend(orient=orient, columns=5))  # type: ignore[arg-type]
+    return alt.Color("type:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=5))
 
 
 @chart("Patterns", "pattern-shares", "Types of attention", of="pattern_shares")  # figures 4 and 18

@@ -83,18 +83,18 @@ def trajectories_chart(tables: Tables) -> Any:
 
 
 def named_number(column: str) -> alt.Tooltip:
-    """Shares in per cent, KL in nats."""
+    """Shares in per cent, KL in nats, counts as they are."""
     shares = {
         "target": "target",
         "expected": "expected sparsity",
         "sampled": "sampled",
         "closed": "closed",
-        "live": "gates neither open nor closed",
     }
     if column in shares:
         return alt.Tooltip(f"{column}:Q", title=shares[column], format=".1%")
-    names = {"kl": "KL of soft gates, smoothed", "held": "KL held out", "gap": "gap", "examples": "examples run"}
-    return alt.Tooltip(f"{column}:Q", title=names[column], format=",.0f" if column == "examples" else ".4f")
+    names = {"kl": "KL of soft gates, smoothed", "held": "KL held out", "gap": "gap"}
+    counts = {"examples": "examples run", "live": "gates neither open nor closed"}
+    return alt.Tooltip(f"{column}:Q", title={**names, **counts}[column], format=",.0f" if column in counts else ".4f")
 
 
 @table("Searches", "convergence", "Have they converged?", of="convergence")

@@ -22,7 +22,6 @@ from corewood.report.style import (
     Tables,
     order_of_cases,
     ordered,
-    percent,
     room,
     shown,
     tips,
@@ -214,7 +213,6 @@ def verdicts_chart(tables: Tables) -> Any:
     rows = tables["verdicts"].copy()
     rows["where"], rows["said"] = where(rows), rows["verdict"].map(WORDS)
     rows["needed"] = rows["needed"].map(lambda n: f"about {n:,.0f}" if pd.notna(n) else "–")
-    rows["part"] = rows["target"].map(percent)
     order = order_of_cases(rows)
     step = max(22, min(46, room(rows["subnetwork"]) // len(order)))
     said = [WORDS[verdict] for verdict in (KEPT, OPEN, LOST)]

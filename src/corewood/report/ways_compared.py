@@ -66,8 +66,8 @@ def way_rows(tables: Tables) -> pd.DataFrame | None:
 
 @chart("Ways", "ways", "Ways of pruning at the same size", of="ways")
 def ways_chart(tables: Tables) -> Any:
-    """Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from L0 on the
-    same seeds and examples; a filled point's interval leaves out zero."""
+    """Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from the
+    first way (L0, where there is such) on the same seeds and examples; a filled point's interval leaves out zero."""
     rows = way_rows(tables)
     if rows is None:
         return None
@@ -85,7 +85,8 @@ def ways_chart(tables: Tables) -> Any:
 
 
 def beside(rows: pd.DataFrame, title: str) -> Any:
-    """One task at one size: accuracy on the left, the difference from L0 on the right."""
+    """One task at one size: accuracy on the left, the difference from the first way on the right."""
+    first = called(base_of(rows))
     order = order_of_cases(rows)
     how = [called(way) for way in in_order(rows["way"])]
     columns = ["where", "how", "value", "low", "high", "difference", "difference_low", "difference_high", "real", "n", "models"]
@@ -94,7 +95,7 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
         color=coloured("how", how, WAY_COLOURS),
         tooltip=tips(
             "case = where:N | way = how:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | "
-            "difference from L0 = difference:Q +.1% | from = difference_low:Q +.1% | "
+            f"difference from {first} = difference:Q +.1% | from = difference_low:Q +.1% | "
             "to = difference_high:Q +.1% | n:Q | models:Q"
         ),
     )
@@ -107,9 +108,9 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
     dots = base.mark_point(filled=True, size=44, opacity=1).encode(
         y=left, shape=shape, x=share_axis(alt.X, "value", "accuracy")
     )
-    others = base.transform_filter(alt.datum.how != "L0")
+    others = base.transform_filter(alt.datum.how != first)
     gaps = others.mark_rule(strokeWidth=1.4).encode(y=right, x="difference_low:Q", x2="difference_high:Q")
-    x = alt.X("difference:Q", title="difference from L0", axis=alt.Axis(format="+.0%", tickCount=6))
+    x = alt.X("difference:Q", title=f"difference from {first}", axis=alt.Axis(format="+.0%", tickCount=6))
     real = others.transform_filter(alt.datum.real).mark_point(filled=True, size=50, opacity=1).encode(y=right, x=x, shape=shape)
     unsure = (
         others.transform_filter(~alt.datum.real).mark_point(size=34, fill=PAPER, opacity=1).encode(y=right, x=x, shape=shape)
@@ -124,7 +125,8 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
 
 @table("Ways", "ways-table", "The same in numbers", of="ways")
 def ways_table(tables: Tables) -> str | None:
-    """Accuracy in per cent [95 % interval]; a star where the interval of the difference from L0 leaves out zero."""
+    """Accuracy in per cent [95 % interval]; a star where the interval of the difference from the first way (L0, where
+    there is such) leaves out zero."""
     rows = way_rows(tables)
     if rows is None:
         return None
@@ -197,7 +199,7 @@ def judged_on(tables: Tables) -> tuple[pd.DataFrame, str]:
 
 @says(of="ways")
 def ways_point(tables: Tables) -> list[str]:
-    """On whole sets: which ways differ from L0 by more than their interval."""
+    """On whole sets: which ways differ from the first by more than their interval."""
     rows, what = judged_on(tables)
     if rows.empty:
         return []

@@ -37,11 +37,6 @@ def joined(parts: Iterable[str]) -> str:
     return " and ".join(filter(None, [", ".join(every[:-1]), every[-1]])) if every else ""
 
 
-def listed(names: Iterable[str]) -> str:
-    quoted = [f"“{n}”" for n in names]
-    return f"{len(quoted)} of the cases" if len(quoted) > 4 else joined(quoted)
-
-
 def probability(p: float) -> str:
     """A permutation p-value cannot be smaller than one over the number of draws."""
     return f"p ≤ {p:.1g}" if p <= 1.01 / (DRAWS + 1) else f"p = {p:.2g}"
@@ -73,7 +68,7 @@ def heads_in(counts: pd.Series) -> str:
 
 
 def names_of(tasks: list[str]) -> str:
-    return f"{len(tasks)} tasks" if len(tasks) > 4 else listed(tasks)
+    return f"{len(tasks)} tasks" if len(tasks) > 4 else joined(map(quoted, tasks))
 
 
 def plus_minus(mean: float, std: float, scale: float = 1, digits: int = 2) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import uuid
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corewood.errors import CorewoodError, InputError
-from corewood.store.store import file_digest, obstacle
+from corewood.store.store import disk_full, file_digest, obstacle
 
 FILE, FOLDER = 0o644, 0o755
 
@@ -41,8 +40,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise
     except Exception as problem:  # onnx and safetensors have exceptions of their own for a full disk
         code = getattr(problem, "errno", None)
-        full = code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem)
-        if full or (code is None and shutil.disk_usage(out.parent).free < 2**20):
+        if disk_full(problem, out.parent):
             why = "the disk is full; free some space, or choose another folder with --out"
         elif isinstance(problem, OSError) and code is not None:
             why = f"cannot be written ({os.strerror(code)}); choose another folder with --out"

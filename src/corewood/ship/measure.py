@@ -24,7 +24,7 @@ ALONE, TOGETHER = 8, 32  # texts that are run one by one, and in one batch
 ROUNDS, FEWEST = 15, 3  # of which the median counts; fewer where a model is slow
 SECONDS = 20.0  # of rounds for one row of the table
 ALONE_ENOUGH = 0.9  # of a core; with less, times are longer than they would be
-TORCH, FULL, EXPORTED, INT8 = "torch", "full", "exported", "int8"  # the first two run the full model
+TORCH, FULL, EXPORTED = "torch", "full", "exported"  # the first two run the full model
 
 
 @dataclass(frozen=True)

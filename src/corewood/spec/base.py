@@ -132,5 +132,5 @@ def kept_units(units: int, sparsity: float, key: str = "sparsity") -> int:
     if kept < 1:
         raise InputError(f"{key}: {sparsity} of {units} units leaves none; the largest possible is {1 - 1 / units:.4f}")
     if kept == units:
-        raise InputError(f"{key}: {sparsity} of {units} units removes none; the smallest possible is {0.5 / units:.4f}")
+        raise InputError(f"{key}: {sparsity} of {units} units removes none; the smallest possible is {1 / units:.4f}")
     return kept

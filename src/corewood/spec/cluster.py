@@ -38,7 +38,7 @@ def a_time(walltime: str) -> str:
 def a_range(given: object) -> object:
     """8 (up to eight), '2:16' or [2, 16]."""
     if isinstance(given, int) and not isinstance(given, bool):
-        return (0, given)
+        given = (0, given)
     parts = given.split(":") if isinstance(given, str) else given
     if isinstance(parts, (list, tuple)) and len(parts) in (1, 2) and all(re.fullmatch(r"\d+", str(part)) for part in parts):
         least, most = (int(part) for part in (parts if len(parts) == 2 else (0, parts[0])))

@@ -66,6 +66,13 @@ def obstacle(folder: Path) -> str:
 
 
 @cache
+def disk_full(problem: BaseException, folder: Path) -> bool:
+    """Whether that is why something could not be written there; torch says only that writing failed."""
+    code = getattr(problem, "errno", None)
+    told = code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem)
+    return told or (code is None and shutil.disk_usage(folder).free < 2**20)
+
+
 def versions() -> dict[str, str]:
     found = {"python": sys.version.split()[0]}
     for package in RECORDED:
@@ -199,8 +206,7 @@ class Store:
             raise
         except Exception as problem:  # safetensors and Arrow have exceptions of their own for a full disk
             code = getattr(problem, "errno", None)
-            full = code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem)
-            if full or (code is None and shutil.disk_usage(self.root).free < 2**20):  # torch says only that writing failed
+            if disk_full(problem, self.root):
                 why = "the disk is full; free some space and run again: finished jobs are kept"
             elif code in (errno.EROFS, errno.EACCES, errno.EPERM):
                 why = f"cannot be written ({os.strerror(code)}); choose another folder with --store"

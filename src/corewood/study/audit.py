@@ -368,6 +368,8 @@ def kept(text: str, path: Path) -> bool:
 def keep(text: str, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     except OSError as problem:
         raise InputError(f"{path}: the study file cannot be written ({problem.strerror}); choose another --out") from None

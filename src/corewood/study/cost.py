@@ -142,13 +142,14 @@ def some_texts(model: Model, split: Split) -> Encoded:
 
 def pace(work: Callable[[], object], examples: int) -> float:
     """Seconds per example: once to warm up, then the median."""
-    work()
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + 1):
         start = time.perf_counter()
         work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return float(np.median(times)) / examples
+    return float(np.median(times[1:])) / examples
 
 
 def forward_pace(model: Model, examples: Encoded) -> float:

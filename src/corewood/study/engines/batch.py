@@ -47,7 +47,6 @@ class Held:
 
     number: str
     name: str  # of its worker
-    submitted: float
     seen: Seen = field(default_factory=lambda: Seen("pending"))
     connected: bool = False
     idle_since: float | None = None
@@ -214,7 +213,7 @@ class Batch:
                 name = f"{NAME}-{uuid.uuid4().hex[:8]}"
                 job, script = self.script(name)
                 number = submit(job.submit_command, script, job.job_id_regexp)
-                self.held[name] = Held(number, name, time.monotonic())
+                self.held[name] = Held(number, name)
 
     def cancel(self, held: Held) -> None:
         with suppress(ClusterError):  # it may be gone by now

@@ -16,7 +16,7 @@ from corewood.data.read import drawn
 from corewood.data.skills import skill_parts
 from corewood.data.task import FOCUS, Split
 from corewood.evaluate.metrics import BALANCED, kl, parts
-from corewood.evaluate.predict import ablate, unit_set, without
+from corewood.evaluate.predict import ablate, unit_set
 from corewood.spec import Ablations
 from corewood.spec.questions import CORE
 from corewood.spec.study import CHALLENGE
@@ -205,7 +205,7 @@ def do_ablate(work: Work) -> dict[str, Any]:
     params, model = work.job.params, work.model()
     closed = sets_of(work, model.units.names)
     rows = drawn(work.data().frame, params["examples"], params["seed"])
-    variants = [without(model.units, units) for units in closed]
+    variants = [model.units.without(*units) for units in closed]
     logits = np.zeros((0, len(rows), len(model.labels)), np.float32)
     if variants:
         logits = ablate(model, variants, work.encoded().take(rows), params["ablate"], work.means(), work.progress)

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.generalisation import as_good, judged
-from corewood.study.entries import read_masks
 from corewood.study.models import CHALLENGE, IN_DOMAIN
 from corewood.study.results import Question, Results
 from corewood.study.subnetwork import BY_L0, L0, PRUNE, WITH, WITHOUT, Subnetwork
+from corewood.study.ways.l0 import named_units
 
 
 def competing_table(results: Results) -> pd.DataFrame | None:
@@ -49,9 +49,7 @@ def asked(results: Results, row: Subnetwork) -> str:
 def pinned_units(results: Results, row: Subnetwork) -> list[str]:
     """What its search left out or held, in the model's order."""
     assert row.masks is not None
-    params, inputs = row.masks.params, row.masks.inputs
-    heads = [n for n in read_masks(results.store.get(*inputs["core"]))[0] if ".H" in n] if "core" in inputs else []
-    named = {*params.get("without", ()), *params.get("with", ()), *heads}
+    named = named_units(row.masks, results.store)
     return [name for name in results.units.names if name in named]
 
 

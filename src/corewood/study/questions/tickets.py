@@ -94,6 +94,7 @@ def draw_super_survivors(plan: Plan, wanted: Tickets, found: list[Subnetwork]) -
             for place, ticket in enumerate((GOOD, RANDOM, BAD)):
                 facts: dict[str, Any] = {"question": TICKETS, "prune": found[0].prune, "ticket": ticket}
                 facts |= {"masks": job, "place": place, "good": job, "predictions": predictions}
+                facts |= {"stand_in": found[0].stand_in}
                 row = model.row(name=f"super-{ticket}", way=SUPER, **facts)
                 plan.rows.extend([row, *retrained(model, wanted, row, f"{SUPER} {ticket}")])
 

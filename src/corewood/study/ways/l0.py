@@ -21,6 +21,7 @@ from corewood.prune.several import pack_size
 from corewood.spec import CORE, Competing, Searches
 from corewood.spec import L0 as Settings
 from corewood.store.shared import claimed
+from corewood.store.store import Store
 from corewood.study.entries import read_masks, read_reference, write_masks
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan
@@ -176,12 +177,14 @@ def do_search(work: Work) -> dict[str, Any]:
 
 
 def pinned_units(work: Work, names: Sequence[str], settings: Settings) -> np.ndarray | None:
-    """What the job leaves out or holds; the heads of the core are known by now."""
-    for way, key in KEY.items():
-        if key in work.job.params:
-            heads = [name for name in read_masks(work.input("core"))[0] if ".H" in name] if "core" in work.job.inputs else []
-            return pinned(way, {*work.job.params[key], *heads}, names, settings)
-    return None
+    way = next((way for way, key in KEY.items() if key in work.job.params), None)
+    return None if way is None else pinned(way, named_units(work.job, work.store), names, settings)
+
+
+def named_units(job: Job, store: Store) -> set[str]:
+    """What a search leaves out or holds; the heads of the core are known by now."""
+    core = read_masks(store.get(*job.inputs["core"]))[0] if "core" in job.inputs else ()
+    return {*(name for key in KEY.values() for name in job.params.get(key, ())), *(name for name in core if ".H" in name)}
 
 
 SEARCH = Kind("search", 4, "search subnetworks", "search", 1.0, do_search)
