@@ -107,6 +107,14 @@ def test_an_unknown_token_that_is_not_in_the_vocabulary_is_refused(model: Path) 
         load(str(model), check=False)
 
 
+def test_a_tokenizer_that_makes_nothing_of_a_text_is_refused(model: Path) -> None:
+    content = json.loads((model / "tokenizer.json").read_text())
+    content["post_processor"]["single"] = []
+    (model / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="its tokenizer makes nothing of a text"):
+        load(str(model), check=False)
+
+
 # the config
 
 

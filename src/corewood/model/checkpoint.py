@@ -105,13 +105,14 @@ def read_tokenizer(source: str, pad_token: str | None = None, revision: str | No
             tokenizer.pad_token = pad_token
         known, padding, longest = tokenizer.get_vocab(), tokenizer.pad_token_id, tokenizer.model_max_length
         unknown = tokenizer.unk_token_id  # asked for ever where that token is not in the vocabulary
-        tokenizer("a", "b", verbose=False)["input_ids"]  # what is wrong with it may show only when it reads
+        read = [tokenizer(*texts, verbose=False)["input_ids"] for texts in (["a"], ["a", "b"])]  # what is wrong may show now
     except BaseException as problem:  # the tokenizers' own library is not Python's, and panics
         if isinstance(problem, (KeyboardInterrupt, SystemExit)):
             raise
         raise InputError(f"model {source}: its tokenizer cannot be loaded ({why(problem)})") from None
-    if not known:
-        raise InputError(f"model {source}: its tokenizer knows no word; copy the files of the model it was trained from")
+    if not known or not all(read):
+        what = "makes nothing of a text" if known else "knows no word"
+        raise InputError(f"model {source}: its tokenizer {what}; copy the files of the model it was trained from")
     if isinstance(longest, bool) or not isinstance(longest, (int, float)) or not longest >= SHORTEST:
         what = f"model_max_length is {longest!r}, which is no number of tokens; correct it in tokenizer_config.json"
         raise InputError(f"model {source}: its tokenizer's {what}")
