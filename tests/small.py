@@ -95,7 +95,7 @@ def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 LOTTERY: dict[str, Any] = {
-    "fine_tune": {"steps": 24, "batch": 16, "learning_rate": 1e-3, "seeds": [1, 2]},
+    "fine_tune": {"steps": 12, "batch": 16, "learning_rate": 1e-3, "seeds": [1, 2]},
     "prune": {
         "l0": {"sparsity": 0.4, "seeds": 1, "settings": {"steps": 6, "batch": 8}},
         "importance": [{"prune": ["both", "heads", "mlps"], "threshold": 0.8}, {"like": "l0"}],

@@ -25,7 +25,6 @@ from corewood.data.labels import fold_classes
 from corewood.data.read import drawn
 from corewood.errors import InputError
 from corewood.evaluate.attention import head_scores, split_words
-from corewood.evaluate.predict import without
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.model.reference import reference, sample_indices
@@ -116,7 +115,7 @@ def test_ablations_equal_a_loop_over_whole_models(whole: Outcome) -> None:
 
     @torch.inference_mode()
     def right(closed: list[str], inside: np.ndarray) -> np.ndarray:
-        with gated(model, without(model.units, closed), "mean", means):
+        with gated(model, model.units.without(*closed), "mean", means):
             logits = [model.net(**examples.batch(np.array([i]))).logits[0].numpy() for i in np.flatnonzero(inside)]
         return np.asarray(fold[np.stack(logits).argmax(-1)] == split.gold[inside])
 
@@ -271,7 +270,7 @@ def test_ablations_at_a_checkpoint_equal_a_loop_over_its_model(whole: Outcome, e
 
     @torch.inference_mode()
     def right(closed: list[str]) -> np.ndarray:
-        with gated(model, without(model.units, closed), "mean", means):
+        with gated(model, model.units.without(*closed), "mean", means):
             pairs = [tuple(split.frame.loc[i, ["first", "second"]]) for i in rows]
             logits = [model.net(**model.tokenizer(*pair, return_tensors="pt")).logits[0].numpy() for pair in pairs]
         return np.asarray(fold[np.stack(logits).argmax(-1)] == split.gold[rows])

@@ -80,7 +80,7 @@ def value(outcome: Outcome, row: Subnetwork) -> float:
 def tuned(outcome: Outcome, task: str, seed: int) -> Model:
     job = row_of(outcome, task=task, tuning=seed, way="full").predictions["validation"]
     entry = store_of(outcome).get(*job.inputs["fine_tune"])
-    return load(str(entry.path("step-24")), tokenizer=str(entry.path("tokenizer")))
+    return load(str(entry.path("step-12")), tokenizer=str(entry.path("tokenizer")))
 
 
 def logits_of(model: Model, outcome: Outcome, task: str) -> np.ndarray:
@@ -183,7 +183,7 @@ def test_pruned_weights_stand_beside_searches_on_the_same_texts(whole: Outcome) 
     assert row.masks is not None
     mask, model = read_weights(store_of(whole).get(row.masks.kind, row.masks.key)), tuned(whole, "pairs", 2)
     plan = plan_of(whole).models["pairs", 2]
-    sampled = read_reference(store_of(whole).get("reference", plan.reference(24).key))[0]
+    sampled = read_reference(store_of(whole).get("reference", plan.reference(12).key))[0]
     held = sampled[held_out(len(sampled))[1]]
     examples = encode(plan.task.splits["train"], model.tokenizer, model.max_length).take(held)
 
@@ -210,7 +210,7 @@ def test_retraining_is_training_the_model_without_the_units(whole: Outcome, stud
     assert 0 < len(mask) < mask.vector.size
     model = load(str(study.parent / "model"), ["score"], seed=1, new_head=True)
     train = plan_of(whole).tasks["scores"].splits["train"]
-    settings = FineTune(steps=24, batch=16, learning_rate=1e-3, seed=1)
+    settings = FineTune(steps=12, batch=16, learning_rate=1e-3, seed=1)
     with gated(model, mask, "zero"):
         fine_tune(model, encode(train, model.tokenizer, model.max_length), train.gold, settings, tmp_path)
         expected = metric_of(whole, "scores", logits_of(model, whole, "scores"))
@@ -414,7 +414,7 @@ def test_models_and_masks_come_back_from_the_store(whole: Outcome) -> None:
     with torch.inference_mode():
         batch = cw.encode(split, model.tokenizer, model.max_length).batch(np.arange(8))
         np.testing.assert_allclose(cw.slim(model, mask)(**batch).logits.numpy(), again[0][:8], atol=1e-5)
-    assert whole.model(task="pairs", tuning=1).name == "model, step 24"
+    assert whole.model(task="pairs", tuning=1).name == "model, step 12"
 
 
 def test_examples_of_an_outcome_are_those_of_the_scores(whole: Outcome) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,9 +153,16 @@ def execute(job: Job, store: Store, progress: Progress) -> None:
     raise JobError(f"another host has taken this job over, {TRIES} times; is the clock or the network of this one at fault?")
 
 
+@cache
+def settle() -> None:
+    """What is loaded by now stays: each look at torch and transformers for garbage would take a quarter of a second."""
+    gc.freeze()
+
+
 def attempt(job: Job, store: Store, tell: Progress) -> None:
     from corewood.study.kinds import KINDS
 
+    settle()
     with store.claim(job.key) as claim:
         if store.has(job.kind, job.key):
             return
