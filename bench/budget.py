@@ -1,7 +1,7 @@
 """How long must a search be, and where does its mask stand? KL of masks on texts that no search has seen.
 
     .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--auto 1] [--starts 2]
-        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance]
+        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases]
 
 | row | is |
 |---|---|
@@ -13,8 +13,10 @@
 | random | as many heads and as many MLPs as `auto` of seed 0 keeps, drawn |
 
 Three columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was
-not trained on. The model is the demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What
-is done is kept in FOLDER and not done again; several of these may run at once on other rows.
+not trained on. With --cases, masks of the generated task are also judged on its cases: how far do seeds of one kind of search
+lie apart on a case that the full model handles, and how many of these differences are more than chance? The model is the
+demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not
+done again; several of these may run at once on other rows.
 """
 
 from __future__ import annotations
@@ -33,10 +35,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from corewood.analyse.differences import corrected, pair_tests
 from corewood.data.encode import encode
 from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
 from corewood.data.read import read_split
+from corewood.data.task import ALL
+from corewood.evaluate.metrics import Judge, predicted
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
@@ -167,6 +172,29 @@ def summary(rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
+    """One row per size and kind of search: the widest gap between two seeds on a case, and how many are real."""
+    split = overlap(seed=0, train=10, validation=10, per_case=100, counter=0.06).challenge["cases"]
+    examples = encode(split, bench.model.tokenizer, bench.model.max_length)
+    judge, means = Judge(split, bench.model.labels), bench.reference.means
+    full = judge.accuracy(logits_of(bench.model, bench.model.units.full(), examples)).set_index("case")
+    parts = [(case, inside) for case, _, inside in judge.parts if case != ALL and full.loc[case, "low"] > 0.5]
+    found = []
+    for (sparsity, how), own in pd.DataFrame(rows).groupby(["sparsity", "search"], sort=False):
+        masks = [bench.model.units.from_vector(np.array(mask)) for mask in own["mask"]]
+        logits = np.stack([logits_of(bench.model, mask, examples, "mean", means) for mask in masks])
+        right = predicted(logits, judge.fold) == judge.gold  # (mask, example)
+        names = list(map(str, own["seed"]))
+        tests = corrected(pd.concat([pair_tests(right[:, i], names).assign(case=c) for c, i in parts], ignore_index=True))
+        widest = tests.loc[tests["difference"].abs().idxmax()]
+        found.append(
+            {"removed": sparsity, "search": how, "masks": len(own),
+             "lowest": right.mean(1).min(), "highest": right.mean(1).max(),
+             "widest gap": abs(widest["difference"]), "on": widest["case"], "real": int(tests["real"].sum()), "of": len(tests)}
+        )  # fmt: skip
+    return pd.DataFrame(found)
+
+
 class Kept:
     """Rows in a file, one a line."""
 
@@ -234,6 +262,7 @@ def main() -> None:
     parser.add_argument("--paper", default="0.1", help="the paper's preset with such a share of its steps")
     parser.add_argument("--random", type=int, default=20, help="so many random masks of each size")
     parser.add_argument("--importance", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--cases", action="store_true", help="judge masks of the generated task on its cases")
     parser.add_argument("--like", default="auto", help="the search whose sizes importance pruning and random masks have")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
@@ -250,6 +279,9 @@ def main() -> None:
             beside(bench, kept, given)
         print(f"\n{name}, KL in nats, lowest to highest over seeds")
         print(summary(kept.rows()).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
+        if given.cases and name == "generated":
+            several = pd.DataFrame(kept.rows()).groupby(["sparsity", "search"]).filter(lambda part: len(part) > 1)
+            print(gaps(bench, several.to_dict("records")).round(3).to_string(index=False), flush=True)
 
 
 if __name__ == "__main__":
