@@ -243,19 +243,19 @@ def test_a_study_with_fine_tuning_is_refused_while_planning(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "text", "folder", "pickle"])
-def test_weights_that_cannot_be_read(model: Path, harm: str) -> None:
-    weights = model / WEIGHTS
+def test_weights_that_cannot_be_read(model: Path, harm: str, tmp_path: Path) -> None:
+    weights, never = model / WEIGHTS, tmp_path / "never"
     content = weights.read_bytes()
     weights.unlink()
     if harm == "folder":
         weights.mkdir()
     elif harm == "pickle":
-        (model / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
+        (model / "pytorch_model.bin").write_bytes(f"cos\nsystem\n(S'touch {never}'\ntR.".encode())
     else:
         weights.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "text": b"hello" * 100}[harm])
     with pytest.raises(InputError, match=r"cannot be loaded as a classifier|has no weights"):
         check_head(str(model))
-    assert not Path("/tmp/never").exists()
+    assert not never.exists()
 
 
 def test_pipes_in_a_checkpoint_are_not_waited_for(model: Path, tmp_path: Path) -> None:

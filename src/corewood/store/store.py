@@ -65,7 +65,6 @@ def obstacle(folder: Path) -> str:
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{there}: {os.strerror(errno.EACCES)}"
 
 
-@cache
 def disk_full(problem: BaseException, folder: Path) -> bool:
     """Whether that is why something could not be written there; torch says only that writing failed."""
     code = getattr(problem, "errno", None)
@@ -73,6 +72,7 @@ def disk_full(problem: BaseException, folder: Path) -> bool:
     return told or (code is None and shutil.disk_usage(folder).free < 2**20)
 
 
+@cache
 def versions() -> dict[str, str]:
     found = {"python": sys.version.split()[0]}
     for package in RECORDED:
