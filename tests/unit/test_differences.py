@@ -10,7 +10,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
-from corewood.analyse.ablation import OUTSIDE, ablation_rows, paired_interval
+from corewood.analyse.ablation import BEYOND, INSIDE, OUTSIDE, ablation_rows, paired_interval
 from corewood.analyse.behaviour import core_against_rest, mostly
 from corewood.analyse.differences import (
     beside,
@@ -176,6 +176,12 @@ def test_ablation_rows_by_hand() -> None:
     assert (pair["interaction_low"], pair["interaction_high"]) == pytest.approx(paired_interval(beyond))
     outside = table.loc[(OUTSIDE, "all")]  # L0.H1 and L1.H0; no MLP, no core head
     assert outside["change"] == pytest.approx((-1 / 6 + 1 / 6) / 2)
+    assert table.loc[(INSIDE, "all"), ["change", "value"]].tolist() == pytest.approx([-1 / 6, 4 / 6])
+    beyond = table.loc[(BEYOND, "all")]
+    apart = np.array([0, 0, 0.5, -1, -0.5, 0])  # L0.H0 less the mean of L0.H1 and L1.H0, example by example
+    assert beyond["change"] == pytest.approx(apart.mean())
+    assert (beyond["low"], beyond["high"]) == pytest.approx(paired_interval(apart, 2))
+    assert np.isnan(beyond["value"])
     assert table.loc[("L0.MLP", "all"), "kind"] == "mlp"
     assert bool(table.loc[("L0.H0", "all"), "core"])
     assert not bool(pair["core"])

@@ -11,7 +11,8 @@ from scipy.stats import norm
 
 from corewood.evaluate.metrics import BALANCED, LEVEL, Z, together
 
-OUTSIDE = "average of the heads outside the core"
+OUTSIDE, INSIDE = "average of the heads outside the core", "average of the heads in the core"
+BEYOND = "average in the core less outside it"
 
 
 def paired_interval(differences: np.ndarray, limit: float = 1.0) -> tuple[float, float]:
@@ -46,8 +47,8 @@ def ablation_rows(
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
     the sum of the single ones: below zero, they matter more together than apart. `pure` is what of it no smaller set has,
-    where all of these were removed, too. The average outside the core is there only when all of the model's `heads` were
-    removed alone.
+    where all of these were removed, too. The averages of heads in and outside the core, and the former less the latter, are
+    there only when all of the model's `heads` were removed alone.
     """
     shifts = {units: values.astype(float) - full for units, values in right.items()}
     singles = {units[0]: shift for units, shift in shifts.items() if len(units) == 1}
@@ -60,16 +61,20 @@ def ablation_rows(
         changes.append((" + ".join(units), len(units), kind, all(unit in core for unit in units), shift, (beyond, pure)))
     outside = [shift for unit, shift in singles.items() if ".H" in unit and unit not in core]
     if core and outside and len(outside) == heads - len(core):
-        changes.append((OUTSIDE, 1, "average", False, np.mean(outside, 0), (None, None)))
+        others, own = np.mean(outside, 0), np.mean([singles[unit] for unit in core], 0)
+        averages = ((OUTSIDE, "average", others), (INSIDE, "average", own), (BEYOND, "contrast", own - others))
+        changes += [(name, 1, kind, name == INSIDE, shift, (None, None)) for name, kind, shift in averages]
     judged = [("accuracy", case, group, [inside]) for case, group, inside in parts]
     judged += [(BALANCED, skill, "", list(answers)) for skill, answers in skills]
     rows = []
     for metric, case, group, strata in judged:
         before, n = float(np.mean([full[inside].mean() for inside in strata])), sum(int(inside.sum()) for inside in strata)
         for name, size, kind, in_core, shift, beyond in changes:
-            change, low, high = paired_change(shift, strata)
+            contrast = kind == "contrast"  # a difference of two changes, and no model's score
+            change, low, high = paired_change(shift, strata, 2.0 if contrast else 1.0)
             row = {"units": name, "size": size, "kind": kind, "metric": metric, "case": case, "group": group, "n": n}
-            row |= {"full": before, "value": before + change, "change": change, "low": low, "high": high, "core": in_core}
+            row |= {"full": before, "value": np.nan if contrast else before + change}
+            row |= {"change": change, "low": low, "high": high, "core": in_core}
             for column, values, limit in zip(("interaction", "pure"), beyond, (size + 1, 2 ** (size - 1)), strict=True):
                 value = low = high = np.nan
                 if values is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.ablation import OUTSIDE, widened
+from corewood.analyse.ablation import BEYOND, INSIDE, OUTSIDE, widened
 from corewood.report.html import html_table, in_points, share
 from corewood.report.items import chart, says, table
 from corewood.report.spread import skill_name
@@ -95,6 +95,7 @@ def ablation_table(tables: Tables) -> str | None:
     """Accuracy in per cent without the unit, and the change in points; a star where the paired 95 % interval leaves out
     zero. Without cases in focus, those columns that change most in these rows."""
     ablation = tables["ablation"].assign(units=called(tables["ablation"]))
+    ablation = ablation[ablation["kind"] != "contrast"]
     shown = ablation[ablation["core"] | ~ablation["kind"].isin(["head", "mlp"])]
     if ablation["core"].sum() == 0:
         shown = ablation
@@ -103,8 +104,8 @@ def ablation_table(tables: Tables) -> str | None:
     columns, known = ablation_columns(shown)
     rows: dict[str, dict[str, Any]] = {EXAMPLES: {}, "none: the full model": {}}
     value: dict[tuple[str, str, str], Any] = {(r.units, r.dataset, r.case): r for r in shown.itertuples()}  # type: ignore[misc]
-    order = [OUTSIDE] if (shown["units"] == OUTSIDE).any() else []
-    order += [u for u in dict.fromkeys(shown["units"]) if u != OUTSIDE]
+    averages = [u for u in (OUTSIDE, INSIDE) if (shown["units"] == u).any()]
+    order = [*averages, *(u for u in dict.fromkeys(shown["units"]) if u not in averages)]
     for dataset, case, heading in columns:
         for units in order:
             found = value.get((units, dataset, case))
@@ -145,7 +146,7 @@ def skill_ablation_table(tables: Tables) -> str | None:
     out zero. A head whose removal changes cases and not their skills moves the prior."""
     rows = tables["skill_ablation"]
     single = rows[rows["kind"].isin(["head", "mlp"])]
-    shown = pd.concat([rows[rows["units"] == OUTSIDE], single[single["core"]] if single["core"].any() else single])
+    shown = pd.concat([rows[rows["kind"] == "average"], single[single["core"]] if single["core"].any() else single])
     several = rows["dataset"].nunique() > 1
     lines: dict[str, dict[str, str]] = {"none: the full model": {}}
     for row in shown.to_dict("records"):
@@ -231,16 +232,17 @@ def over_training_chart(tables: Tables) -> Any:
 
 @says(of="ablation", single=True)
 def ablation_point(tables: Tables) -> list[str]:
-    """The core head whose removal changes most, beside the average of the heads outside the core."""
+    """The core head whose removal changes most, and how far heads of the core are from others on average."""
     rows = whole_sets(tables["ablation"])
-    core, outside = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["units"] == OUTSIDE]
+    core, averages = rows[rows["core"] & (rows["kind"] == "head")], rows[rows["kind"].isin(["average", "contrast"])]
     parts = []
     for place in dict.fromkeys(rows["where"]):
-        mine, others = core[core["where"] == place], outside[outside["where"] == place]
+        mine, others = core[core["where"] == place], averages[averages["where"] == place].set_index("units")
         if len(mine) and len(others):
-            most, average = largest(mine, mine["change"].abs()), others.iloc[0]
-            change = f"{place} by up to {signed(most['change'])} ({most['units']})"
-            parts.append(f"{change}, against {signed(average['change'])} for the average head outside the core")
+            most, apart = largest(mine, mine["change"].abs()), others.loc[BEYOND]
+            means = f"{signed(others.loc[INSIDE, 'change'])}, and {signed(others.loc[OUTSIDE, 'change'])} outside the core"
+            sure = "" if apart["low"] > 0 or apart["high"] < 0 else ": no more than chance"
+            parts.append(f"{place} by up to {signed(most['change'])} ({most['units']}; on average {means}{sure})")
     text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}."
     return [text] if parts else []
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.ablation import OUTSIDE, ablation_rows
+from corewood.analyse.ablation import BEYOND, INSIDE, OUTSIDE, ablation_rows
 from corewood.data.read import drawn
 from corewood.data.skills import skill_parts
 from corewood.data.task import FOCUS, Split
@@ -250,6 +250,8 @@ def table_of(results: Results, place: Place, jobs: Sequence[Job]) -> pd.DataFram
     apart = {" + ".join(units): kl(whole, logits) for units, logits in found.items()}  # (example,)
     if (table["units"] == OUTSIDE).any():
         apart[OUTSIDE] = np.mean([apart[unit] for unit in apart if HEAD.fullmatch(unit) and unit not in core], 0)
+        apart[INSIDE] = np.mean([apart[unit] for unit in core], 0)
+        apart[BEYOND] = apart[INSIDE] - apart[OUTSIDE]
     here = {("accuracy", case): inside for case, _, inside in cases}
     here |= {(BALANCED, skill): np.any(answers, 0) for skill, answers in skills}
     judged = zip(table["units"], table["metric"], table["case"], strict=True)

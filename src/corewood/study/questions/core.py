@@ -83,8 +83,8 @@ def agreement_table(group: Group) -> pd.DataFrame | None:
 
 
 def core_over_training(group: Group) -> pd.DataFrame:
-    """The heads that all seeds keep at a checkpoint, sparsity by sparsity: against those they keep at the last, and against
-    the core of what the study searched there."""
+    """The heads that all seeds keep at a checkpoint, one or several, sparsity by sparsity: against those they keep at the last,
+    and against the core of what the study searched there."""
     groups: dict[tuple[int, float], list[Mask]] = {}
     for row in group.grid:
         groups.setdefault((row.checkpoint, row.target), []).append(group.masks[row.name])
@@ -95,12 +95,12 @@ def core_over_training(group: Group) -> pd.DataFrame:
     rows = []
     for (checkpoint, target), masks in sorted(groups.items()) if len(checkpoints) > 1 else ():
         last = groups.get((checkpoints[-1], target))
-        if last is not None and len(masks) > 1 and len(last) > 1:
-            here, there = core(masks, draws=1), core(last, draws=1)
+        if last is not None:
+            here, there = reduce(and_, masks), reduce(and_, last)
             facts = {"checkpoint": checkpoint, "target": target, "nested": group.grid[0].nested, "seeds": len(masks)}
-            beside = overlap(here.mask, study) if own else dict.fromkeys(OF_STUDY, np.nan)
-            facts |= overlap(here.mask, there.mask) | {new: beside[old] for old, new in OF_STUDY.items()}
-            rows.append({**facts, "members": " ".join(here.heads)})
+            beside = overlap(here, study) if own else dict.fromkeys(OF_STUDY, np.nan)
+            facts |= overlap(here, there) | {new: beside[old] for old, new in OF_STUDY.items()}
+            rows.append({**facts, "members": " ".join(name for name in here if ".H" in name)})
     return pd.DataFrame(rows)
 
 

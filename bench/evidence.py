@@ -1,0 +1,256 @@
+"""Decide the claims of the Heuristic Core by the rules of docs/evidence.md, from the tables of reports.
+
+    .venv/bin/python bench/evidence.py REPORT [REPORT ...]
+
+REPORT is the folder that `corewood run studies/organism.yaml` has written. A line per claim and fine-tuned model, then what
+they say together. A claim whose tables are missing is not decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from corewood.analyse.ablation import BEYOND, widened
+from corewood.analyse.generalisation import SAME
+from corewood.analyse.verdicts import HANDLES
+
+HARD = "non-entailment"  # the answer of the cases that the shortcut gets wrong
+LIST = "hard"  # what the study calls them, as a list
+OVERLAP = "same word, other sentence"
+HALF, SPARSE = 0.5, 0.7
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a model says on a claim; neither yes nor no is undecided."""
+
+    number: str
+    yes: bool
+    no: bool
+
+    @property
+    def verdict(self) -> str:
+        return "yes" if self.yes else "no" if self.no else "undecided"
+
+
+class Subject:
+    """One fine-tuned model's part of the tables."""
+
+    def __init__(self, name: str, tables: dict[str, pd.DataFrame], task: str, tuning: int) -> None:
+        self.name, self.tables, self.task, self.tuning = name, tables, task, tuning
+
+    def __getitem__(self, table: str) -> pd.DataFrame:
+        """Raises KeyError where the study did not ask for it."""
+        rows = self.tables[table]
+        return rows[(rows["task"] == self.task) & (rows["tuning"] == self.tuning)]
+
+    def cases(self, target: float) -> pd.DataFrame:
+        """Accuracy on the challenge cases: the full model's (`full`), and the mean over L0 subnetworks (`mean`)."""
+        rows = self["spread"]
+        return rows[
+            (rows["way"] == "l0")
+            & np.isclose(rows["target"], target)
+            & (rows["domain"] == "challenge")
+            & (rows["case"] != "all")
+            & (rows["metric"] == "accuracy")
+        ].set_index("case")
+
+    @property
+    def hard(self) -> list[str]:
+        cases = self.cases(HALF)
+        return list(cases.index[cases["gold"] == HARD])
+
+    def handled(self) -> list[str]:
+        """Hard cases where the full model's interval is above one half."""
+        rows = self["dynamics"]
+        last = rows[(rows["checkpoint"] == rows["checkpoint"].max()) & rows["case"].isin(self.hard)]
+        return list(last.loc[last["low"] > HANDLES, "case"])
+
+    def growth(self) -> pd.Series:
+        """Checkpoint -> the full model's mean over hard cases; not at step 0, where answers are those of a new layer."""
+        rows = self["dynamics"]
+        rows = rows[rows["case"].isin(self.hard) & (rows["checkpoint"] > 0)]
+        return rows.groupby("checkpoint")["value"].mean()
+
+
+def spread(model: Subject) -> Found:
+    pairs = model["differences"]
+    pairs = pairs[(pairs["way"] == "l0") & np.isclose(pairs["target"], SPARSE)]
+    sizes = model["sizes"]
+    sizes = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune") & np.isclose(sizes["target"], SPARSE)]
+    good = set(sizes.loc[sizes["comparable"].astype(bool), "subnetwork"])
+    inside = pairs[(pairs["dataset"] == "validation") & pairs["one"].isin(good) & pairs["other"].isin(good)]
+    equal = inside[(inside["difference"].abs() <= SAME + 1e-9) & ~inside["real"]]
+    outside = pairs[pairs["case"].isin(model.hard)].merge(equal[["one", "other"]], on=["one", "other"])
+    real = outside[outside["real"]]
+    apart = len(real.drop_duplicates(["one", "other"]))
+    widest = outside.loc[outside["difference"].abs().idxmax()] if len(outside) else None
+    gap = "" if widest is None else f"; widest gap {100 * abs(widest['difference']):.1f} points ({widest['case']})"
+    return Found(f"{apart} of {len(equal)} pairs{gap}", apart > 0, apart == 0)
+
+
+def core(model: Subject) -> Found:
+    rows = model["core"]
+    row = rows[(rows["way"] == "l0") & (rows["definition"] == "all")].iloc[0]
+    number = f"{row['heads']} heads, {row['expected_layers']:.2f} by chance, p {row['p_layers']:.2g}"
+    return Found(number, row["p_layers"] < 0.01, row["p_layers"] > 0.05)
+
+
+def early(model: Subject) -> Found:
+    values = model.growth()
+    halfway = (values.min() + values.iloc[-1]) / 2
+    generalises = values.index[values >= halfway][0]
+    rows = model["core_over_training"]
+    rows = rows[(rows["way"] == "l0") & np.isclose(rows["target"], SPARSE) & (rows["checkpoint"] < generalises)]
+    if rows.empty:
+        return Found(f"generalises at step {generalises}: no checkpoint before it", False, False)
+    row = rows.loc[rows["checkpoint"].idxmax()]
+    number = (
+        f"step {row['checkpoint']} (generalises at {generalises}): {row['shared_core']:.0f} of {row['heads_core']:.0f}, "
+        f"{row['expected_core']:.1f} by chance, p {row['p_core']:.2g}"
+    )
+    share = row["share_of_core"]
+    return Found(number, share >= 2 / 3 and row["p_core"] < 0.01, share <= 1 / 3)
+
+
+def attention(model: Subject) -> Found:
+    rows, beside = model["attention"], model["attention_core"]
+    rows = rows[(rows["kind"] == OVERLAP) & (rows["checkpoint"] == rows["checkpoint"].max())]
+    beside = beside[(beside["kind"] == OVERLAP) & (beside["checkpoint"] == beside["checkpoint"].max())].iloc[0]
+    most = rows.loc[rows["mean"].idxmax()]
+    where = "in the core" if most["core"] else "not in the core"
+    number = f"{most['unit']} ({100 * most['mean']:.0f} %) is {where}; delta {beside['delta']:.2f}, p {beside['p']:.2g}"
+    return Found(number, bool(most["core"]) and beside["delta"] > 0, not most["core"])
+
+
+def sparser(model: Subject) -> Found:
+    half, sparse, handled = model.cases(HALF), model.cases(SPARSE), model.handled()
+    others = [case for case in half.index if case not in model.hard]
+    fall, beside = (float((half["mean"] - sparse["mean"])[cases].mean()) for cases in (handled, others))
+    skills = model["skills"]
+    skills = skills[(skills["way"] == "l0") & (skills["case"] == "all") & (skills["metric"] == "auc")].set_index("target")
+    auc = " to ".join(f"{skills.loc[target, 'mean']:.3f}" for target in (HALF, SPARSE))
+    number = f"{len(handled)} hard cases fall by {100 * fall:.1f} points, counterparts by {100 * beside:.1f}; AUC {auc}"
+    return Found(number, fall >= 0.05 and beside < fall / 2, fall < 0.02)
+
+
+def size(model: Subject) -> Found:
+    rows = model["effective_size"]
+    rows = rows[(rows["way"] == "l0") & (rows["set"] == LIST) & (rows["order"] == "accuracies") & ~rows["one_sided"]]
+    rows = rows.sort_values("checkpoint")
+    decides = rows[~rows["trivial"] & (rows["floor"] == 0) & (rows["ceiling"] == 0)]
+    sizes = ", ".join(
+        f"{row.checkpoint}: {100 * row.effective_size:.0f} %" + ("" if row.Index in decides.index else " (decides nothing)")
+        for row in rows.itertuples()
+    )
+    if len(decides) < 3 or decides["effective_size"].nunique() < 2:
+        return Found(sizes, False, False)
+    rho = float(spearmanr(decides["full"], decides["effective_size"])[0])
+    grown = float(decides["effective_size"].iloc[-1] - decides["effective_size"].iloc[0])
+    return Found(f"rho {rho:.2f}, growth {100 * grown:.0f} %; {sizes}", rho >= 0.8 and grown >= 0.2 - 1e-9, rho <= 0)
+
+
+def removed(model: Subject) -> Found:
+    row = on_hard(model).set_index("units").loc[BEYOND]
+    return Found(interval(row["change"], row["low"], row["high"]), row["high"] < 0, row["high"] >= 0)
+
+
+def together(model: Subject) -> Found:
+    rows = on_hard(model)
+    rows = rows[rows["set"].str.contains("core") | (rows["set"].str.contains("top 3") & (rows["size"] == 3))]
+    low, high = widened(rows["interaction_low"], rows["interaction_high"], len(rows))
+    said = [
+        f"{row.units if row.size < 4 else 'core'} {interval(row.interaction, low[row.Index], high[row.Index])}"
+        for row in rows.itertuples()
+    ]
+    return Found("; ".join(said), bool((high < 0).all()), bool((high >= 0).all()))
+
+
+def on_hard(model: Subject) -> pd.DataFrame:
+    rows = model["ablation"]
+    last = rows["checkpoint"] == rows["checkpoint"].max()
+    return rows[last & (rows["case"] == LIST) & (rows["metric"] == "accuracy") & (rows["domain"] == "challenge")]
+
+
+def alone(model: Subject) -> Found:
+    rows = model["core_alone"]
+    rows = rows[(rows["domain"] == "challenge") & rows["way"].isin(["full", "core"])]
+    right = rows.pivot_table(index="label", columns="way", values="right")
+    change = right["core"] - right["full"]
+    hard, others = float(change[HARD]), float(change.drop(HARD).mean())
+    number = f"hard cases {100 * hard:+.1f} points, counterparts {100 * others:+.1f}"
+    return Found(number, hard <= -0.2 and abs(others) <= 0.1, abs(hard) <= 0.05)
+
+
+def mlps(model: Subject) -> Found:
+    rows = model["frequencies"]
+    rows = rows[(rows["way"] == "l0") & np.isclose(rows["target"], HALF) & (rows["kind"] == "mlp")]
+    least = rows.loc[rows["share"].idxmin()]
+    number = f"kept least: L{least['layer']}.MLP, by {least['count']} of {least['of']}"
+    return Found(number, bool((rows["share"] == 1).all()), bool((rows["share"] < 0.5).any()))
+
+
+def competing(model: Subject) -> Found:
+    rows = model["competing"]
+    rows = rows[(rows["way"] == "l0 without") & np.isclose(rows["target"], HALF)]
+    faithful = int(rows["faithful"].sum())
+    kls = f"KL {rows['held_kl'].min():.4f} to {rows['held_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
+    return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, faithful >= len(rows) / 2)
+
+
+def interval(value: float, low: float, high: float) -> str:
+    return f"{100 * value:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+CLAIMS: dict[str, tuple[str, Callable[[Subject], Found]]] = {
+    "HC1": ("equal in domain, different outside", spread),
+    "HC2": ("a core beyond chance", core),
+    "HC3": ("the core is there early", early),
+    "HC4": ("core heads look for shared words", attention),
+    "HC5": ("sparser means more heuristic", sparser),
+    "HC6": ("effective size grows with generalisation", size),
+    "HC7": ("removing core heads hurts hard cases", removed),
+    "HC8": ("more than the sum of its parts", together),
+    "HC9": ("the core alone does not generalise", alone),
+    "HC10": ("no MLP is pruned at 50 %", mlps),
+    "HC11": ("no competing subnetwork", competing),
+}
+
+
+def subjects(reports: Sequence[Path]) -> list[Subject]:
+    found = []
+    for report in reports:
+        tables = {path.stem: pd.read_parquet(path) for path in (report / "tables").glob("*.parquet")}
+        for task, tuning in tables["models"][["task", "tuning"]].itertuples(index=False):
+            found.append(Subject(f"{report.name.removesuffix('-report')} {tuning}", tables, task, tuning))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path, nargs="+")
+    models = subjects(parser.parse_args().report)
+    print("| | model | number | verdict |\n|---|---|---|---|")
+    for claim, (words, decide) in CLAIMS.items():
+        found = []
+        for model in models:
+            try:
+                found.append(decide(model))
+            except KeyError as missing:
+                print(f"| {claim} | {model.name} | not asked: no table {missing} | |")
+                continue
+            print(f"| {claim} | {model.name} | {found[-1].number} | {found[-1].verdict} |")
+        together = {one.verdict for one in found}
+        verdict = together.pop() if len(together) == 1 and len(found) == len(models) else "undecided"
+        print(f"| {claim} | **{words}** | | **{verdict}** |")
+
+
+if __name__ == "__main__":
+    main()
