@@ -249,7 +249,7 @@ def l0_search(
     total = settings.work // settings.starts
 
     def told(states: Sequence[State]) -> None:
-        progress(settings.work_of(states[0].step, 0), total)
+        progress(settings.work_of(states[0].step), total)
         tell(states[0])
 
     (state,) = descend(texts, settings, [seed], [state], told)
@@ -275,8 +275,7 @@ def l0_search(
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
                 after = exchange_round(search_on, held, now, locked, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged[:place], after))
-                rounds = sum(one.round for one in state.exchanged)
-                progress(min(total, settings.work_of(settings.gradient_steps, rounds)), total)
+                progress(settings.work_of(settings.gradient_steps, place, after.round), total)
                 tell(state)
             masks[0] = units.from_vector(now.best)
             values.insert(0, float(now.held.mean()))

@@ -127,10 +127,13 @@ class L0(Spec):
     @property
     def work(self) -> int:
         """About how many examples' worth of gradient steps it takes; the rounds are those that such searches have had."""
-        return self.starts * self.work_of(self.gradient_steps, min(USUAL_ROUNDS, self.most_rounds) * len(self.targets))
+        return self.starts * self.work_of(self.gradient_steps, len(self.targets))
 
-    def work_of(self, steps: int, rounds: int) -> int:
-        return round(steps * self.batch + rounds * ROUND_WORK * self.budget)
+    def work_of(self, steps: int, sizes: int = 0, rounds: int = 0) -> int:
+        """After so many steps, sizes that are done, and rounds of the next one: however many it takes, it never seems done."""
+        usual = min(USUAL_ROUNDS, self.most_rounds)
+        begun = 1 - math.exp(-rounds / usual) if usual else 0.0
+        return round(steps * self.batch + (sizes + begun) * usual * ROUND_WORK * self.budget)
 
     @property
     def targets(self) -> tuple[float, ...]:
