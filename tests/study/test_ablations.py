@@ -173,6 +173,13 @@ def test_every_set_of_the_top_heads_without_single_ones(study: Path, found: Outc
     assert whole["pure"] == pytest.approx(whole["change"] - pairs + sum(change[unit] for unit in (*TWINS, OTHER)))
 
 
+def test_pairs_without_single_ones_have_interactions(study: Path, found: Outcome) -> None:
+    again = small.run(study, found.report.parents[2], "ablations={singles: false, pairs: true, examples: 40}")
+    table = again.tables["ablation"].query("kind == 'set'")
+    assert len(table)
+    assert table["interaction"].notna().all()
+
+
 def test_subsets_by_hand() -> None:
     assert subsets(["a", "b", "c"]) == [("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]
     assert [len(subsets(["head"] * k)) for k in range(2, 7)] == [2**k - 1 - k for k in range(2, 7)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -80,6 +81,26 @@ def test_whether_the_core_alone_follows_the_shortcut(core: dict[str, float], ins
     share = 50 * core[label] + 50 * (1 - core[other])
     assert f"It answers “{label}” to {share:.1f} % of all examples of “cases” (full model: 50.0 %)" in said
     assert f"right on {100 * core[label]:.1f} % of those whose answer that is (90.0 %) and on {100 * core[other]:.1f} %" in said
+
+
+def test_a_kind_that_falls_although_its_answer_is_given_more_often_is_not_kept() -> None:
+    tables = alone({"yes": 0.8, "no": 0.88}, 0.9)
+    rows = tables["core_alone"]
+    core = (rows["way"] == "core") & (rows["domain"] == "challenge")
+    rows.loc[core & (rows["label"] == "yes"), "answered"] = 0.9
+    rows.loc[core & (rows["label"] == "no"), "answered"] = 0.1
+    (said,) = core_alone_points.make(tables)
+    assert said.endswith("No: it keeps the others, and loses those, although it gives that answer more often.")
+
+
+def test_a_set_with_one_kind_of_answer_says_nothing_of_the_other() -> None:
+    tables = alone({"yes": 0.98, "no": 0.1}, 0.9)
+    rows = tables["core_alone"]
+    none = (rows["domain"] == "challenge") & (rows["label"] == "no")
+    rows.loc[none, ["n", "right"]] = 0, np.nan
+    (said,) = core_alone_points.make(tables)
+    assert "nan" not in said
+    assert said.endswith("The set has one kind of answer, so that a shortcut cannot be told from the skill.")
 
 
 def test_what_is_said_of_plain_searches_leaves_out_those_beside_them() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from corewood.analyse.effective import effective_size
+from corewood.analyse.effective import by_rules, by_set, effective_size
 from corewood.errors import InputError
 
 PUBLISHED = Path(os.environ.get("COREWOOD_PUBLISHED", Path(__file__).parents[3] / "shared" / "published"))
@@ -97,6 +97,9 @@ def test_every_flag() -> None:
     lost = data[~((data["target"] == 0.6) & (data["case"] == "dent"))]
     again = effective_size(pd.concat([lost, pd.DataFrame(rows({"in": 0.9, "dent": 0.2}, 0, 0.6, 1))])).set_index("set")
     assert again.loc["dent", "holes"] == 3  # one run of the first seed, two of the second
+    some = by_rules(by_set(data[data["target"] < 0.6], (1, 1), ()), 0.03, [("seeds", False)], ({0, 1}, {0.2, 0.4, 0.6}))
+    row = some.set_index("set").loc["in domain"]  # all runs of a size are missing, and all of a seed
+    assert row[["holes", "seeds", "floor", "effective_size"]].tolist() == [4, 1, 0, pytest.approx(0.6)]
     assert found["holes"].sum() == 0
 
 

@@ -65,9 +65,11 @@ def test_as_many_examples_as_needed_would_tell_and_half_of_them_would_not(fell: 
     assert again(enough / 2) == OPEN or enough < 120  # fewer than there are
 
 
-def test_a_change_at_the_margin_has_no_number_that_would_tell() -> None:
-    row = pd.Series({"change": -MARGIN + 1e-12, "low": -0.2, "high": 0.1, "n": 50})
-    assert np.isnan(needed(row, 1))
+def test_a_loss_of_just_the_margin_is_a_loss_once_it_is_more_than_chance() -> None:
+    few, many = judge(case("few", 100, 5, 0)), judge(case("many", 200, 10, 0))
+    assert few.loc["few", "change"] == pytest.approx(-MARGIN)
+    assert (few.loc["few", "verdict"], many.loc["many", "verdict"]) == (OPEN, LOST)
+    assert 100 < few.loc["few", "needed"] <= 200  # and that many would have told
 
 
 def test_the_one_to_take_is_the_smallest_that_keeps_all() -> None:
@@ -85,6 +87,10 @@ def test_the_one_to_take_is_the_smallest_that_keeps_all() -> None:
     assert chosen is not None
     assert chosen["subnetwork"] == "better"
     assert best_to_take(found[found["subnetwork"] == "small"], sizes) is None
+    up_and_down = found.assign(change=np.where(found["subnetwork"] == "middle", [0.3, -0.04] * 4, found["change"]))
+    chosen = best_to_take(up_and_down, sizes)  # closest to the full model is not the one that gained most
+    assert chosen is not None
+    assert chosen["subnetwork"] == "better"
 
 
 def test_the_recommendation_names_the_command_that_ships_it() -> None:

@@ -60,7 +60,7 @@ def ablation_rows(
         pure = pure_interaction(units, shifts) if several else None
         changes.append((" + ".join(units), len(units), kind, all(unit in core for unit in units), shift, (beyond, pure)))
     outside = [shift for unit, shift in singles.items() if ".H" in unit and unit not in core]
-    if core and outside and len(outside) == heads - len(core):
+    if core and outside and len(outside) == heads - len(core) and all(unit in singles for unit in core):
         others, own = np.mean(outside, 0), np.mean([singles[unit] for unit in core], 0)
         averages = ((OUTSIDE, "average", others), (INSIDE, "average", own), (BEYOND, "contrast", own - others))
         changes += [(name, 1, kind, name == INSIDE, shift, (None, None)) for name, kind, shift in averages]

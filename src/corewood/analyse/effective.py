@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -55,8 +55,14 @@ def effective_size(
     return by_rules(by_set(accuracy, mixed, focus), margin, [(order, one_sided)])
 
 
-def by_rules(values: pd.DataFrame, margin: float, rules: Sequence[tuple[Order, bool]]) -> pd.DataFrame:
-    """What `effective_size` gives, from what `by_set` gives: for one (order, one_sided) after the other."""
+def by_rules(
+    values: pd.DataFrame,
+    margin: float,
+    rules: Sequence[tuple[Order, bool]],
+    asked: tuple[Collection[int], Collection[float]] = ((), ()),
+) -> pd.DataFrame:
+    """What `effective_size` gives, from what `by_set` gives: for one (order, one_sided) after the other. `asked` are the seeds
+    and targets that a checkpoint should have; what it has is taken for all of them where that is not said."""
     whole = values[values["subnetwork"] == FULL].set_index(["checkpoint", "set"])["value"].to_dict()
     grids = []  # (what it is about, the full model's value, (seed, target) values)
     for (checkpoint, name), part in values[values["subnetwork"] != FULL].groupby(["checkpoint", "set"], sort=False):
@@ -64,7 +70,9 @@ def by_rules(values: pd.DataFrame, margin: float, rules: Sequence[tuple[Order, b
             full, first = float(whole[checkpoint, name]), part.iloc[0]
             facts = {"checkpoint": checkpoint, "set": name, "full": full, "whole": bool(first["whole"])}
             facts |= {"metric": first["metric"], "trivial": bool(full <= first["floor"] + margin + SLACK)}
-            grids.append((facts, full, part.pivot(index="seed", columns="target", values="value").sort_index(axis=1)))
+            seeds, targets = (sorted({*part[name], *more}) for name, more in zip(("seed", "target"), asked, strict=True))
+            grid = part.pivot(index="seed", columns="target", values="value")
+            grids.append((facts, full, grid.reindex(index=seeds, columns=targets)))
     return pd.DataFrame(
         {**facts, "order": order, "one_sided": one_sided, **size_on(grid, full, margin, order, one_sided)}
         for order, one_sided in rules
@@ -74,14 +82,15 @@ def by_rules(values: pd.DataFrame, margin: float, rules: Sequence[tuple[Order, b
 
 def size_on(grid: pd.DataFrame, full: float, margin: float, order: Order, one_sided: bool) -> dict[str, float]:
     """`grid` has a row per seed and a column per target, rising."""
-    curves = grid.mean().to_frame().T if order == "accuracies" else grid
+    there = grid.dropna(how="all")
+    curves = there.mean().to_frame().T if order == "accuracies" else there
     off = full - curves.to_numpy()  # (curve, target)
     faithful = (off if one_sided else np.abs(off)) <= margin + SLACK  # a hole compares as False
     sizes = 1 - np.where(faithful, curves.columns.to_numpy(), 0.0).max(1)
     return {
         "effective_size": float(sizes.mean()),
         "std": float(sizes.std(ddof=1)) if len(sizes) > 1 else np.nan,
-        "seeds": len(grid),
+        "seeds": len(there),
         "floor": float(faithful[:, -1].mean()),
         "ceiling": float((~faithful).all(1).mean()),
         "holes": int(grid.isna().to_numpy().sum()),

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from corewood.evaluate.metrics import OF_SKILLS, Z
+from corewood.evaluate.metrics import OF_SKILLS, together
 
 FULL = "full"
 SEARCH = "prune"  # the question whose subnetworks are compared with each other
@@ -154,8 +154,7 @@ def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None =
     rows = of_cases(accuracy[accuracy["subnetwork"] == FULL])
     for name, cases in (focus or {}).items():
         for checkpoint, part in rows[rows["case"].isin(cases)].groupby("checkpoint"):
-            value = part["value"].mean()
-            half = Z * np.sqrt((part["value"] * (1 - part["value"]) / part["n"]).sum()) / len(part)  # of independent shares
+            value, low, high = together(list(part[["value", "low", "high"]].itertuples(index=False, name=None)))
             made = {"subnetwork": FULL, "checkpoint": checkpoint, "dataset": part["dataset"].iloc[0], "case": name, "group": ""}
             made |= {
                 "gold": "mixed",
@@ -164,7 +163,7 @@ def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None =
                 "correct": part["correct"].sum(),
                 "value": value,
             }
-            made |= {"low": max(0.0, value - half), "high": min(1.0, value + half)}
+            made |= {"low": max(0.0, low), "high": min(1.0, high)}
             rows = pd.concat([rows, pd.DataFrame([made])], ignore_index=True)
     columns = ["checkpoint", "dataset", "case", "group", "gold", "domain", "n", "correct", "value", "low", "high"]
     return rows[columns].reset_index(drop=True)

@@ -18,7 +18,8 @@ from corewood.analyse.differences import REAL, corrected, mcnemar
 from corewood.evaluate.metrics import Z
 
 KEPT, LOST, OPEN = "kept", "lost", "open"
-MARGIN = 0.05  # the largest loss that still counts as kept, a choice
+MARGIN = 0.05  # the largest loss that an interval may hold where a case is kept, the smallest that counts as lost: a choice
+SLACK = 1e-9  # of sums of shares
 HANDLES = 0.5  # of a case that the full model gets less of right, nothing can be lost
 MOST = 1_000_000  # examples that are worth naming
 
@@ -39,7 +40,7 @@ def verdicts(cases: Sequence[Case], names: Sequence[str]) -> pd.DataFrame:
     table = corrected(pd.DataFrame(rows))
     if table.empty:
         return table
-    kept, lost = table["low"] >= -MARGIN, table["real"] & (table["change"] < -MARGIN)
+    kept, lost = table["low"] >= -MARGIN, table["real"] & (table["change"] <= SLACK - MARGIN)
     table["verdict"] = np.select([kept, lost], [KEPT, LOST], OPEN)
     table["needed"] = [needed(row, len(table)) if row["verdict"] == OPEN else np.nan for _, row in table.iterrows()]
     return table.drop(columns="real")
@@ -49,7 +50,7 @@ def needed(row: pd.Series, tests: int) -> float:
     """About how many examples would tell, at the same change and the same share of changed answers; nan: too many to name."""
     half = (row["high"] - row["low"]) / 2
     deviation = half * np.sqrt(row["n"] + 2) / Z  # of a single example
-    inside = row["change"] > -MARGIN
+    inside = row["change"] > SLACK - MARGIN
     room = row["change"] + MARGIN if inside else -row["change"]
     count = ((Z if inside else norm.ppf(1 - REAL / tests / 2)) * deviation / max(room, 1e-9)) ** 2
     return rounded_up(max(count, row["n"] + 1)) if count < MOST else np.nan
@@ -68,7 +69,7 @@ def best_to_take(found: pd.DataFrame, sizes: pd.DataFrame) -> pd.Series | None:
     """
     keys = ["task", "tuning", "subnetwork"]
     whole = found.groupby(keys)["verdict"].agg(lambda v: bool((v == KEPT).all()))
-    mean = found.groupby(keys)["change"].mean()
-    table = sizes.set_index(keys).join(whole.rename("keeps"), how="inner").join(mean.rename("change"))
-    table = table[table["keeps"]].sort_values(["all_share", "change"], ascending=[True, False], kind="stable")
+    moved = found["change"].abs().groupby([found[key] for key in keys]).mean()
+    table = sizes.set_index(keys).join(whole.rename("keeps"), how="inner").join(moved.rename("moved"))
+    table = table[table["keeps"]].sort_values(["all_share", "moved"], kind="stable")
     return None if table.empty else table.reset_index().iloc[0]

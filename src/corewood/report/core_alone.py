@@ -69,7 +69,10 @@ def of_task(tables: Tables, rows: pd.DataFrame) -> Iterator[str]:
 
 
 def leaning(rows: pd.DataFrame) -> tuple[str, str]:
-    """(what it answers, beside the full model; whether it keeps one answer's examples and loses the others)"""
+    """(what it answers, beside the full model; whether it keeps one answer's examples and loses the others)
+
+    Where a set has no examples of one kind, nothing is said of that.
+    """
     core, full = (
         rows[rows["way"] == way].groupby("label", sort=False)[["answered", "right", "n"]].mean() for way in (CORE, FULL)
     )
@@ -80,17 +83,28 @@ def leaning(rows: pd.DataFrame) -> tuple[str, str]:
         rest = table[others & (table["n"] > 0).to_numpy()]
         return float(np.average(rest["right"], weights=rest["n"])) if len(rest) else np.nan
 
-    agree, against = core["right"][label], on_others(core)
+    own = {who: table["right"][label] if table["n"][label] else np.nan for who, table in ((CORE, core), (FULL, full))}
+    rest = {CORE: on_others(core), FULL: on_others(full)}
+    parts = [
+        f"on {pct(kind[CORE])} of {what} ({pct(kind[FULL])})"
+        for kind, what in ((own, "those whose answer that is"), (rest, "the others"))
+        if pd.notna(kind[CORE])
+    ]
     said = (
         f"It answers {quoted(label)} to {pct(core['answered'][label])} of all examples of {quoted(dataset)} (full model: "
-        f"{pct(full['answered'][label])}), and is right on {pct(agree)} of those whose answer that is "
-        f"({pct(full['right'][label])}) and on {pct(against)} of the others ({pct(on_others(full))})."
+        f"{pct(full['answered'][label])}), and is right {joined(parts)}."
     )
-    keeps, loses = agree >= full["right"][label] - MARGIN, against < on_others(full) - MARGIN
-    if loses and keeps:
-        lost = 100 * (on_others(full) - against)
-        return said, f"Yes: it keeps what {quoted(label)} answers, and loses {lost:.0f} points on the rest."
-    return said, "It loses both kinds." if loses else "No: it keeps both kinds."
+    if len(parts) < 2:
+        return said, "The set has one kind of answer, so that a shortcut cannot be told from the skill."
+    falls, loses = (kind[CORE] < kind[FULL] - MARGIN for kind in (own, rest))
+    points = 100 * (rest[FULL] - rest[CORE])
+    verdicts = {
+        (False, True): f"Yes: it keeps what {quoted(label)} answers, and loses {points:.0f} points on the rest.",
+        (True, True): "It loses both kinds.",
+        (True, False): "No: it keeps the others, and loses those, although it gives that answer more often.",
+        (False, False): "No: it keeps both kinds.",
+    }
+    return said, verdicts[bool(falls), bool(loses)]
 
 
 def filled(rows: pd.DataFrame, here: pd.DataFrame) -> str:

@@ -18,7 +18,7 @@ from corewood.report.ways import IMPORTANCE, first_prune, tasks_of
 from corewood.report.words import joined, plus_minus, quoted
 
 TYPE_COLOURS = [LINES[3], LINES[2], LINES[5], LINES[1], LINES[4]]
-ATTENTION, MODEL_STATES = ("raw", "normed"), ("pretrained", "fine-tuned")
+ATTENTION, BEFORE, AFTER = ("raw", "normed"), "pretrained", ("fine-tuned", "as given")
 CELL = 16
 
 
@@ -34,7 +34,7 @@ def pattern_shares_chart(tables: Tables) -> Any:
     rows = tables["pattern_shares"].dropna(subset="mean")
     panels = []
     for attention in ATTENTION:
-        for state in MODEL_STATES:
+        for state in (BEFORE, *AFTER):
             for group in GROUPS:
                 part = rows[(rows["attention"] == attention) & (rows["state"] == state) & (rows["heads"] == group)]
                 if len(part):
@@ -66,7 +66,7 @@ def pattern_heads_chart(tables: Tables) -> Any:
     """The most frequent type of each head, paler where it is less frequent; rings mark super-survivors."""
     rows = tables["patterns"]
     rows = rows[~rows["pruned"]] if "pruned" in rows else rows
-    before, after = (rows[rows["state"] == state] for state in MODEL_STATES)
+    before, after = rows[rows["state"] == BEFORE], rows[rows["state"].isin(AFTER)]
     panels = [
         heads_panel(before[before["attention"] == attention], set(), f"pretrained, {attention}")
         for attention in ATTENTION
@@ -134,7 +134,8 @@ def quality_table(tables: Tables) -> str | None:
 def pattern_point(tables: Tables) -> list[str]:
     rows = tables["heterogeneity"].dropna(subset="r")
     rows = rows[rows["task"] == "all tasks"]
-    rows = rows[rows["state"] == ("fine-tuned" if (rows["state"] == "fine-tuned").any() else "pretrained")]
+    after = rows["state"].isin(AFTER)
+    rows = rows[after if after.any() else rows["state"] == BEFORE]
     parts = [f"r = {plus_minus(r['r'], np.nan)} in {r['attention']} attention (p = {r['p']:.2g})" for _, r in rows.iterrows()]
     if not parts:
         return []

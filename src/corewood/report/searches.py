@@ -222,7 +222,7 @@ def unfinished(tables: Tables) -> str:
     bad = rows[rows["comparable"] < rows["searches"]]
     if bad.empty:
         return ""
-    sizes = joined(f"{100 * t:g} %" for t in bad["target"])
+    sizes = joined(f"{100 * t:g} %" for t in sorted(set(bad["target"])))
     return f"Not all searches have converged (at {sizes} removed): what follows compares only those that have. "
 
 

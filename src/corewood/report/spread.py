@@ -38,6 +38,7 @@ from corewood.report.style import (
     tips,
     where,
 )
+from corewood.report.verdicts import first_mode
 from corewood.report.words import largest, name, pct, plus_minus, quoted, span, two_digits
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
@@ -329,7 +330,7 @@ def lost_by_all(tables: Tables) -> pd.Series | None:
     if "verdicts" not in tables:
         return None
     keys = ["target", "dataset", "case"]
-    verdicts, spread = tables["verdicts"], tables["spread"]
+    verdicts, spread = first_mode(tables["verdicts"]), tables["spread"]
     gone = (verdicts["verdict"] == LOST).groupby([verdicts[key] for key in keys]).transform("all")
     lost = verdicts.loc[gone & (verdicts["domain"] == "challenge"), keys].drop_duplicates()
     cases = judged(spread[spread["domain"] == "challenge"]).merge(lost, on=keys)
@@ -385,7 +386,8 @@ def skill_points(tables: Tables) -> list[str]:
     """Of the cases that most subnetworks of a size lose."""
     said = []
     for target in shown(tables["spread"]["target"]):
-        found = tables["verdicts"][tables["verdicts"]["target"] == target]
+        found = first_mode(tables["verdicts"])
+        found = found[found["target"] == target]
         share = (found["verdict"] == LOST).groupby([found["dataset"], found["case"]]).mean()
         gone = set(share[share > 0.5].index)
         spread = tables["spread"]
@@ -422,8 +424,8 @@ def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
     """(verdict, how clear it is, why) of a skill and its case that falls most.
 
     AUC decides, which no shift towards an answer moves, and balanced accuracy where there are more than two answers. A skill
-    is lost where it falls by more than three points and more than its interval; where it does not fall so far, the prior moved.
-    Of what the full model cannot tell apart itself, its right answers were a habit.
+    is lost where it falls by more than three points and more than its interval; where its interval leaves out such a fall, the
+    prior moved. Of what the full model cannot tell apart itself, its right answers were a habit.
     """
     by: dict[str, dict[str, Any]] = rows.set_index("metric").to_dict("index")  # type: ignore[assignment]
     metric = AUC if AUC in by else BALANCED
@@ -433,9 +435,9 @@ def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
         how += f", {MEASURES[D_PRIME]} {two_digits(by[D_PRIME]['full'])} to {two_digits(by[D_PRIME]['mean'])}"
     if metric == AUC and row["full_low"] <= 0.5:
         return "none", fall, how
-    if row["change"] < -FELL:
-        return "lost" if row["high"] < 0 else "unsure", -row["change"], how
-    less = f"{quoted(worst['gold'])} is said less often, " if worst["gold"] != "mixed" else ""
+    if row["low"] < -FELL:
+        return "lost" if row["change"] < -FELL and row["high"] < 0 else "unsure", -row["change"], how
+    less = f"{quoted(worst['gold'])} is said less often there, " if worst["gold"] != "mixed" else ""
     return "moved", fall, f"{less}{quoted(name(worst))} falls from {pct(worst['full'])} to {pct(worst['mean'])}; {how}"
 
 

@@ -175,8 +175,7 @@ def stability_table(tables: Tables) -> str | None:
 def pairs_chart(tables: Tables) -> Any:
     """A dot is two seeds of a task. Circles share more than random masks of their sizes would (Holm's correction over
     a task's pairs); the tick is what chance gives."""
-    rows = tables["stability_pairs"]
-    rows = first_way(rows)
+    rows = of_seeds(first_way(tables["stability_pairs"]))
     panels = []
     for kind, name in (("head", "heads"), ("mlp", "MLPs")):
         part = rows[rows["kind"] == kind]
@@ -186,6 +185,12 @@ def pairs_chart(tables: Tables) -> Any:
             if part[measure].notna().any()
         ]
     return in_rows(panels) if panels else None
+
+
+def of_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row, or one set of pairs, a task: masks of several fine-tunings where there are such, else of several searches."""
+    tunings = rows["over"] == "fine-tunings"
+    return rows[tunings] if tunings.any() else rows
 
 
 def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) -> Any:
@@ -219,7 +224,7 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
 @says(of="stability")
 def stability_point(tables: Tables) -> list[str]:
     rows = tables["stability"]
-    rows = first_way(rows[rows["kind"] == "head"]).dropna(subset="fleiss")
+    rows = of_seeds(first_way(rows[rows["kind"] == "head"])).dropna(subset="fleiss")
     if rows.empty:
         return []
     seeds = between(rows["masks"], 0)

@@ -14,6 +14,7 @@ from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.searches import stopped
 from corewood.report.style import GREENS, INK, MARK, PALE, PERCENT, Tables, coloured, in_rows, ordered, room, shaped, tips
+from corewood.report.survivors import of_seeds
 from corewood.report.ways import (
     ACROSS,
     IMPORTANCE,
@@ -476,7 +477,8 @@ def super_point(tables: Tables) -> list[str]:
     if good.empty or "stability" not in tables:
         return []
     rows = tables["stability"]
-    rows = rows[(rows["way"] == IMPORTANCE) & (rows["prune"] == first_prune(rows)) & rows["task"].isin(good.index)]
+    rows = of_seeds(rows[(rows["way"] == IMPORTANCE) & (rows["prune"] == first_prune(rows)) & (rows["target"] == 0)])
+    rows = rows[rows["task"].isin(good.index)]
     kinds = [(name, rows[rows["kind"] == kind]) for kind, name in (("head", "heads"), ("mlp", "MLPs"))]
     counts = [
         f"{between(part['survivors'], 0)} {name} (by chance {between(part['survivors_expected'], 1)})"
@@ -550,11 +552,12 @@ def beaten(tables: Tables) -> list[str]:
 @says(of="tickets")
 def basis_point(tables: Tables) -> list[str]:
     scores = tables["scores"]
-    seeds = scores[scores["way"] == "full"].groupby("task")["tuning"].nunique()
-    if seeds.empty:
+    tunings = scores[scores["way"] == "full"].groupby("task")["tuning"].nunique()
+    if tunings.empty:
         return []
-    tasks = count(len(seeds), "task")
-    if seeds.max() == 1:
-        return [f"All of this rests on one seed of {tasks}: how much another seed would change is not known."]
-    number = between(seeds, 0)
-    return [f"All of this rests on {number} seeds of fine-tuning, which are also what ± is taken over, and on {tasks}."]
+    tasks, most = count(len(tunings), "task"), int(tables["tickets"]["seeds"].max())
+    if tunings.max() == 1:
+        beside = "; ± is over searches" if most > 1 else ""
+        return [f"All of this rests on one fine-tuning of {tasks}: how much another would change is not known{beside}."]
+    over = "which are also what ± is taken over" if most <= tunings.max() else "± is taken over these and the searches in each"
+    return [f"All of this rests on {between(tunings, 0)} seeds of fine-tuning, {over}, and on {tasks}."]

@@ -102,8 +102,14 @@ def size_points(tables: Tables) -> list[str]:
     return [at_size(tables, target) for target in shown(tables["verdicts"]["target"])]
 
 
+def first_mode(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Of ways that removed several kinds of units in turn, the first: those that `spread` is about."""
+    return verdicts[verdicts["prune"] == verdicts.groupby(["task", "tuning", "way"])["prune"].transform("first")]
+
+
 def at_size(tables: Tables, target: float) -> str:
-    rows = tables["verdicts"][tables["verdicts"]["target"] == target]
+    rows = first_mode(tables["verdicts"])
+    rows = rows[rows["target"] == target]
     spread = tables["spread"]
     inside = spread[(spread["target"] == target) & (spread["domain"] == "in-domain")].iloc[0]
     number = rows["subnetwork"].nunique()
@@ -122,7 +128,8 @@ def at_size(tables: Tables, target: float) -> str:
 def what_is_lost(cases: pd.DataFrame, number: int) -> str:
     """; lost: “relative”; lost by some: “or” (2 of 4); cannot be told: “if” (500 examples would tell)"""
     parts = []
-    by_case = cases.assign(name=[name(row) for _, row in cases.iterrows()]).groupby("name", sort=False)
+    cases = cases.assign(name=[name(row) for _, row in cases.iterrows()])
+    by_case = cases.groupby("name", sort=False)
     lost = by_case["verdict"].agg(lambda v: int((v == LOST).sum()))
     everyone, partly = lost[lost == number], lost[(lost > 0) & (lost < number)]
     if len(everyone):
@@ -131,8 +138,8 @@ def what_is_lost(cases: pd.DataFrame, number: int) -> str:
         named = [f"“{case}” ({times} of {number})" for case, times in partly.head(MOST_NAMED).items()]
         more = [f"{len(partly) - MOST_NAMED} more"] if len(partly) > MOST_NAMED else []
         parts.append(f"lost by some: {joined([*named, *more])}")
-    open_ = cases[cases["verdict"] == OPEN]
-    unclear = [case for case in by_case.groups if case in {name(row) for _, row in open_.iterrows()} and not lost[case]]
+    open_ = cases[(cases["verdict"] == OPEN) & (cases["name"].map(lost) == 0)]
+    unclear = list(dict.fromkeys(open_["name"]))
     if unclear:
         enough = open_["needed"].max()
         would = f" (some {enough:,.0f} examples a case would tell)" if open_["needed"].notna().all() else ""
@@ -208,7 +215,7 @@ def speed_of(tables: Tables, chosen: pd.Series) -> str:
 @chart("Subnetworks", "verdicts", "Kept, lost, or not to be told", of="verdicts spread")
 def verdicts_chart(tables: Tables) -> Any:
     """A row is a subnetwork, a column a case that the full model handles. A dot: kept, at most five points lost (95 %
-    interval). A cross: lost, by more than that and more than chance (McNemar's test, Holm's correction). A ring: these
+    interval). A cross: lost, by that much or more, and more than chance (McNemar's test, Holm's correction). A ring: these
     examples do not tell."""
     rows = tables["verdicts"].copy()
     rows["where"], rows["said"] = where(rows), rows["verdict"].map(WORDS)
@@ -265,7 +272,7 @@ def lost_table(tables: Tables) -> str | None:
 def margin_words() -> str:
     return (
         f"A case is kept where the 95 % interval of the change leaves out a loss of more than {100 * MARGIN:g} points; lost "
-        "where it fell by more than that, and by more than chance (McNemar's exact test against the full model, Holm's "
+        "where it fell by that much or more, and by more than chance (McNemar's exact test against the full model, Holm's "
         "correction over the cases and subnetworks of one size). Between the two, these examples do not tell."
     )
 

@@ -1,4 +1,4 @@
-"""Ways of pruning beside each other at the same size."""
+"""Ways of pruning beside each other, asked for the same share."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ ORDER = (
 )  # of what is shown; ways that are not here come first
 WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], GREY, INK, *LINES[4:7]]
 FEW = 3  # comparisons that are told one by one
+SAME_SIZE = 0.02  # shares of the encoder that differ by less are called the same
 
 
 def called(way: object) -> str:
@@ -64,7 +65,7 @@ def way_rows(tables: Tables) -> pd.DataFrame | None:
     return table.assign(how=table["way"].map(called))
 
 
-@chart("Ways", "ways", "Ways of pruning at the same size", of="ways")
+@chart("Ways", "ways", "Ways of pruning beside each other", of="ways")
 def ways_chart(tables: Tables) -> Any:
     """Left: accuracy with its 95 % interval over seeds and examples, in domain first. Right: the difference from the
     first way (L0, where there is such) on the same seeds and examples; a filled point's interval leaves out zero."""
@@ -167,21 +168,26 @@ def headline(tables: Tables, model: str) -> str | None:
         apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
         if apart.empty:
             continue
-        best = here.iloc[int(here["value"].to_numpy().argmax())]
-        worse = apart[apart["difference_high"] < 0].sort_values("value")
-        if best["way"] != base and not best["difference_low"] > 0:  # better or not cannot be told; what is worse can
-            names = joined(called(m) for m in worse["way"])
-            return (
-                f"Pruned to the same size, subnetworks of {model} by {names} lose more of the {what} than those by "
-                f"{called(base)} ({100 * float(str(target)):g} % removed)."
-            )
-        other = (worse if best["way"] == base else here[here["way"] == base]).iloc[0]
+        better, worse = (apart[apart["difference"] > 0], apart[apart["difference"] < 0])
+        verb, clear = ("keep more", better) if len(better) else ("lose more", worse)
+        values = joined(f"{100 * row['value']:.0f} % by {called(row['way'])}" for _, row in clear.iterrows())
+        own = float(here.loc[here["way"] == base, "value"].iloc[0])
         return (
-            f"Pruned to the same size, subnetworks of {model} by {called(best['way'])} keep the {what} "
-            f"best: {100 * best['value']:.0f} % right with {100 * best['target']:g} % removed, against "
-            f"{100 * other['value']:.0f} % by {called(other['way'])}."
+            f"{size_words(tables, float(str(target)))}, subnetworks of {model} by {joined(called(m) for m in clear['way'])} "
+            f"{verb} of the {what} than those by {called(base)}: {values} are right, and {100 * own:.0f} % by {called(base)}."
         )
-    return f"Ways of pruning {model} to the same size cannot be told apart on the {what}."
+    return f"Ways of pruning {model}, asked for the same share, cannot be told apart on the {what}."
+
+
+def size_words(tables: Tables, target: float) -> str:
+    """How large the subnetworks are that one target gave: ways with targets of their own may give other sizes for it."""
+    asked = f"With {100 * target:g} % removed"
+    sizes = tables.get("sizes", pd.DataFrame(columns=["target", "way", "encoder_share", "question"]))
+    sizes = sizes[(sizes["question"] == "prune") & (sizes["target"] == target) & ~sizes["way"].isin(["random", *BESIDE])]
+    left = sizes.groupby("way", sort=False)["encoder_share"].mean().dropna()
+    if len(left) and left.max() - left.min() > SAME_SIZE:
+        return f"{asked} (leaves {joined(f'{100 * v:.0f} % of the encoder by {called(w)}' for w, v in left.items())})"
+    return asked
 
 
 def base_of(rows: pd.DataFrame) -> str:

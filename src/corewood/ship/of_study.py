@@ -17,7 +17,7 @@ from corewood.study.questions.subnetworks import sizes_table
 from corewood.study.questions.verdicts import verdicts_table
 from corewood.study.results import Results, searched
 from corewood.study.run import holes_of
-from corewood.study.subnetwork import FULL, RETRAINED, Subnetwork
+from corewood.study.subnetwork import FULL, RETRAINED, WITH, WITHOUT, Subnetwork
 
 MISSING = 3  # jobs that a sentence names
 
@@ -48,7 +48,11 @@ def recommended(results: Results, task: str | None = None, tuning: int | None = 
     verdicts, sizes = verdicts_table(results), sizes_table(results)
     if verdicts is None or sizes is None or (verdicts["domain"] == CHALLENGE).sum() == 0:
         raise InputError(f"{name}: has no cases to recommend a subnetwork by; name one: {names_of(results, models)}")
-    mine = [table[(table["task"] == models[0][0]) & (table["tuning"] == models[0][1])] for table in (verdicts, sizes)]
+    beside = (WITHOUT, WITH)  # searched to stand beside the plain ones
+    mine = [
+        table[(table["task"] == models[0][0]) & (table["tuning"] == models[0][1]) & ~table["way"].isin(beside)]
+        for table in (verdicts, sizes)
+    ]
     chosen = best_to_take(*mine)
     if chosen is None:
         raise InputError(

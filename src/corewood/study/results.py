@@ -334,7 +334,8 @@ class Group:
 
     def own(self, table: pd.DataFrame) -> pd.DataFrame:
         mine = (table["task"] == self.model.task.name) & (table["tuning"] == self.model.tuning)
-        own = (table["way"] == self.way) & (table["prune"] == self.prunes) & table["question"].isin((PRUNE, GRID))
+        first = (table["question"] == PRUNE) & (table["prune"] == self.prunes)  # a grid removes heads and MLPs, whatever it is
+        own = (table["way"] == self.way) & (first | (table["question"] == GRID))
         return table[mine & (own | (table["way"] == FULL))].reset_index(drop=True)
 
     @cached_property

@@ -23,7 +23,7 @@ from corewood.spec.study import CHALLENGE
 from corewood.study.entries import read_data, read_logits, read_masks, write_logits
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import VALIDATION, ModelPlan, Plan
-from corewood.study.results import Question, Results, compared, heads_in_all, of_core, stack
+from corewood.study.results import Question, Results, heads_in_all, of_core, stack
 from corewood.study.subnetwork import FULL, Subnetwork
 
 Units = tuple[str, ...]
@@ -87,13 +87,11 @@ def by_name(plan: Plan, wanted: Ablations) -> list[Group]:
 def by_core(plan: Plan, model: ModelPlan, wanted: Ablations) -> list[Group]:
     """What is known once the masks are: the jobs find the core in them."""
     guess = [f"head {i}" for i in range(expected_core(plan, model))]
-    own, every = compared(row for row in plan.rows if row.model == model.key), of_core(plan.rows, model.key)
+    inputs, places = masks_of(model, of_core(plan.rows, model.key))
     groups = []
     if wanted.pairs:
-        inputs, places = masks_of(model, own)
         groups.append(Group("pairs of the core", {"core": places}, load([*combinations(guess, 2), guess]), inputs))
-    inputs, places = masks_of(model, every)
-    if not wanted.singles and (CORE in wanted.sets or wanted.top):
+    if not wanted.singles:
         params = {"core": places, "sets": ALONE}
         groups.append(Group("heads of the core", params, load([head] for head in guess), inputs, alone=True))
     if CORE in wanted.sets:

@@ -33,16 +33,25 @@ def frequencies_table(group: Group) -> pd.DataFrame:
 def core_table(group: Group) -> pd.DataFrame:
     """One row per definition, each with its nulls; the last is the paper's: heads in all masks of all sparsities."""
     by = {target: [group.masks[r.name] for r in rows] for target, rows in group.by_target().items()}
-    rows = [core_row(f"all at {100 * target:g} %", core(masks)) for target, masks in by.items()]
+    names = {target: f"all at {100 * target:g} %" if target else "all that were pruned to a threshold" for target in by}
     if len(by) > 1:
-        rows[-1]["definition"] = f"all of the sparsest, {100 * max(by):g} %"
-        every = [mask for masks in by.values() for mask in masks]
-        if group.found[0].nested:  # those of one seed hold each other, so that all of them share what the sparsest share
-            rows.append({**core_row("all", core(by[max(by)])), "masks": len(every)})
+        sparsest = min(by, key=lambda target: np.mean([len(mask) for mask in by[target]]))
+        names[sparsest] = names[sparsest].replace("all at", "all of the sparsest,")
+    rows = [core_row(names[target], core(masks)) for target, masks in by.items()]
+    if len(by) > 1:
+        every = independent(group)
+        if len(every) < len(group.found):
+            rows.append({**core_row("all", core(every)), "masks": len(group.found)})
         else:
             rows.append(core_row(f"in at least {SHARE:.0%} of all", core(every, SHARE)))
             rows.append(core_row("all", core(every)))
     return pd.DataFrame(rows)
+
+
+def independent(group: Group) -> list[Mask]:
+    """Nested masks of one seed hold each other, so that all of them share what the sparsest share."""
+    sparsest = max(r.target for r in group.found)
+    return [group.masks[r.name] for r in group.found if not r.nested or r.target == sparsest]
 
 
 def rank_table(group: Group) -> pd.DataFrame:
@@ -62,13 +71,18 @@ def across_tunings(results: Results) -> pd.DataFrame | None:
     rows = []
     for task, way in dict.fromkeys((g.model.task.name, g.way) for g in results.groups if g.found):
         groups = [g for g in results.groups if g.found and (g.model.task.name, g.way) == (task, way)]
-        own = {g.model.tuning: [g.masks[r.name] for r in g.found] for g in groups}
+        own = {g.model.tuning: independent(g) for g in groups}
         if len(own) < 2:
             continue
-        found = [(tuning, "all", masks) for tuning, masks in own.items()]
-        found.append((ACROSS, "all of all fine-tunings", [mask for masks in own.values() for mask in masks]))
-        found.append((ACROSS, "in the core of every fine-tuning", [reduce(and_, masks) for masks in own.values()]))
-        rows += [{"task": task, "way": way, "tuning": t, **core_row(what, core(masks))} for t, what, masks in found]
+        every = {g.model.tuning: len(g.found) for g in groups}
+        found = [(tuning, "all", masks, every[tuning]) for tuning, masks in own.items()]
+        all_masks = [mask for masks in own.values() for mask in masks]
+        found.append((ACROSS, "all of all fine-tunings", all_masks, sum(every.values())))
+        found.append((ACROSS, "in the core of every fine-tuning", [reduce(and_, masks) for masks in own.values()], len(own)))
+        rows += [
+            {"task": task, "way": way, "tuning": t, **core_row(what, core(masks)), "masks": count}
+            for t, what, masks, count in found
+        ]
     return pd.DataFrame(rows) if rows else None
 
 

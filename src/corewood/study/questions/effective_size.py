@@ -37,7 +37,9 @@ def effective_size_table(group: Group) -> pd.DataFrame | None:
     rule = spec.effective_size
     assert rule is not None
     table = group.every_score[group.every_score["question"].isin([FULL, GRID])]
-    found = by_rules(by_set(table, rule.mixed, spec.focus), rule.margin, RULES)
+    planned = [row for row in group.results.plan.rows if row.model == group.model.key and row.question == GRID]
+    asked = {row.seed for row in planned}, {row.target for row in planned}
+    found = by_rules(by_set(table, rule.mixed, spec.focus), rule.margin, RULES, asked)
     if found.empty:
         return None
     chosen = (found["order"] == rule.order) & (found["one_sided"] == rule.one_sided)

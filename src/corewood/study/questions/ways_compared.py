@@ -1,4 +1,4 @@
-"""Ways of pruning beside each other at the same size: which keeps generalisation?"""
+"""Ways of pruning beside each other, asked for the same share: which keeps generalisation?"""
 
 from __future__ import annotations
 
