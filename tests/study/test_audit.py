@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,50 @@ def test_labels_that_the_model_bears_out_are_taken(
     assert spec.task.labels == labels  # type: ignore[union-attr]
     assert spec.model.labels == classes
     assert not (files / "taken").exists()
+
+
+def test_one_audit_is_not_written_over_by_another(files: Path, corewood: Call) -> None:
+    shutil.copytree(files / "model", files / "other" / "model", dirs_exist_ok=True)
+    words = ["--validation", "dev.csv", "--challenge", "hard.csv", "--out", "one-report", "--dry-run", "--quiet"]
+    assert corewood("audit", "model", *words)[0] == 0
+    before = (files / "one.yaml").read_text()
+    code, _, said = corewood("audit", "other/model", *words)
+    assert code == 2
+    assert "one.yaml: is the audit of another model, or of other files (model)" in said
+    code, _, said = corewood("audit", "model", *words, "--sparsity", "0.999")  # cannot be planned: nothing is left
+    assert code == 2, said
+    assert (files / "one.yaml").read_text() == before
+    assert corewood("audit", "model", *words, "--sparsity", "0.4")[0] == 0  # the same, asked otherwise
+    assert (files / "one.yaml").read_text() != before
+
+
+def test_new_takes_no_files_without_a_validation_set(files: Path, corewood: Call) -> None:
+    code, _, said = corewood("new", "halfway", "--model", "model", "--challenge", "hard.csv", "--text", "premise")
+    assert code == 2
+    assert "--challenge, --text: are about files of your own; give --validation" in said
+    code, _, said = corewood("new", "nowhere", "--model", "no-such-model")
+    assert code == 2
+    assert not (files / "halfway").exists()
+    assert not (files / "nowhere").exists()
+
+
+def test_options_that_do_not_belong_are_refused(files: Path, corewood: Call) -> None:
+    code, _, said = corewood("explore", "model", "--set", "prune.l0.seeds=2", "--no-browser")
+    assert (code, "--set: of a study, and model is none" in said) == (2, True)
+    assert corewood("new", "planned", "--model", "model")[0] == 0
+    code, _, said = corewood("plan", "planned/study.yaml", "--cluster", "slurm", "--no-measure")
+    assert (code, "--cluster, --no-measure" in said) == (2, True)
+
+
+def test_a_tilde_after_an_option_is_the_home_folder(
+    files: Path, corewood: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    code, out, said = corewood("doctor", "--store=~/results")
+    assert code == 0, said
+    assert f"{tmp_path}/results" in "".join(out.split())
+    assert not (files / "~").exists()
+    assert not (tmp_path / "results").exists()  # looking makes nothing
 
 
 def test_new_studies_plan_and_are_not_overwritten(files: Path, corewood: Call) -> None:

@@ -92,7 +92,7 @@ def test_plan_counts_and_estimates_without_writing(
     assert not (study.parent / "elsewhere").exists()
     _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml")
     assert "Everything is done" in said
-    _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "prune.l0.seeds=3", "--jobs")
+    _, said = call(monkeypatch, capsys, study.parent, "plan", "study.yaml", "--set", "prune.l0.seeds=3", "--list")
     assert "8 of 36 jobs to do: about" in said
     assert "missing  search 70 % seed 2" in said
 

@@ -445,7 +445,7 @@ def test_examples_of_an_outcome_are_those_of_the_scores(whole: Outcome) -> None:
 
 def test_what_an_outcome_cannot_give_is_told(whole: Outcome) -> None:
     name = next(r.name for r in plan_of(whole).rows if r.way == "l0" and r.question == "prune")
-    with pytest.raises(InputError, match=r"is a subnetwork of 4 models; say which: .*task='pairs', tuning=1; "):
+    with pytest.raises(InputError, match=r"is a subnetwork of 4 models; say which: .*--task pairs --tuning 1; "):
         whole.model(name)
     with pytest.raises(InputError, match=rf"no subnetwork '{name}x'\. Did you mean '{name}'"):
         whole.mask(f"{name}x")

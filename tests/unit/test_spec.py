@@ -121,6 +121,36 @@ def test_set_changes_one_value() -> None:
         parse_study(GOOD, "x", ["prune.l0.seed=1"])
 
 
+def test_a_change_reaches_one_key_and_not_its_aliases() -> None:
+    shared = GOOD.replace("  validation: {path", "  train: &source {path").replace("gold}", "gold}\n  validation: *source")
+    spec = parse_study(shared, "x", ["task.validation.limit=50"])
+    assert spec.task.train[0].limit is None  # type: ignore[union-attr]
+    assert spec.task.validation[""].limit == 50  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("{sparsity: 0.5, settings: {steps: 9, budget: 0.5}}", "settings.budget: does nothing without steps: auto"),
+        ("{sparsity: 0.5, preset: paper, settings: {rounds: 3}}", "settings.rounds: does nothing without steps: auto"),
+        ("{sparsity: 0.5, settings: {threshold: 0.4}}", "settings.threshold: does nothing without final: released"),
+        ("{sparsity: 0.5, settings: {measure: sampled}}", "settings.measure: does nothing without constraint: lagrangian"),
+        ("{sparsity: [0.3, 0.5], path: true, preset: paper}", "path: needs masks of an exact size, and preset: paper has"),
+        ("{sparsity: 0.5 seeds: 3}", "a comma is missing in the mapping {...}"),
+        ("{sparsity: 0.5", "the mapping {...} that begins here is not closed"),
+    ],
+)
+def test_what_does_nothing_is_refused(settings: str, message: str) -> None:
+    assert message in mistakes(GOOD.replace("{sparsity: 0.5}", settings))
+
+
+def test_keys_that_belong_elsewhere() -> None:
+    assert "revision: is of a hub set, and this is a path" in mistakes(GOOD.replace("label: gold", "label: gold, revision: a"))
+    beside = GOOD.replace("l0: {sparsity: 0.5}", "importance: {threshold: 0.9}") + "ablate_beside: [zero]\n"
+    assert "ablate_beside: judges the subnetworks of prune.l0" in mistakes(beside)
+    assert parse_study(GOOD + "focus: swap\n", "x").focused == ("swap",)
+
+
 def test_a_missing_study_file_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     with pytest.raises(InputError, match=r"no such study file\. Did you mean 'good.yaml'"):

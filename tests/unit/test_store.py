@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,21 @@ def test_damage_is_found(tmp_path: Path, harm: str) -> None:
 
 def test_what_killed_jobs_left_is_swept_and_what_runs_is_not(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    put(store, "done")
-    for key in ("done", "fresh", "old", "running"):
+    done, fresh, old, running, gone, held, new = (uuid.uuid4().hex for _ in range(7))
+    put(store, done)
+    for key in (done, fresh, old, running):
         (store.scratch(key) / "resume.bin").write_text("x")
-    for key in ("gone", "held", "new"):
-        (tmp_path / "tmp" / f"{key}-1").mkdir()
-    for path, days in (("scratch/old", 31), ("scratch/running", 31), ("tmp/gone-1", 2), ("tmp/held-1", 2)):
-        os.utime(tmp_path / path, (time.time() - days * 86_400,) * 2)
-    with store.claim("running"), store.claim("held"):
+    for key in (gone, held, new):
+        (tmp_path / "tmp" / f"{key}-{key}").mkdir()
+    for mine in ("tmp/my results", "tmp/draft-1", "scratch/old runs"):  # whoever has such folders there keeps them
+        (tmp_path / mine).mkdir()
+    left = [f"scratch/{old}", f"scratch/{running}", f"tmp/{gone}-{gone}", f"tmp/{held}-{held}"]
+    for path in (*left, "tmp/my results", "tmp/draft-1", "scratch/old runs"):
+        os.utime(tmp_path / path, (time.time() - 31 * 86_400,) * 2)
+    with store.claim(running), store.claim(held):
         store.check_writable()
-    assert sorted(p.name for p in (tmp_path / "scratch").iterdir()) == ["fresh", "running"]
-    assert sorted(p.name for p in (tmp_path / "tmp").iterdir()) == ["held-1", "new-1"]
+    assert {p.name for p in (tmp_path / "scratch").iterdir()} == {fresh, running, "old runs"}
+    assert {p.name for p in (tmp_path / "tmp").iterdir()} == {f"{held}-{held}", f"{new}-{new}", "my results", "draft-1"}
 
 
 def test_failures_are_remembered_until_forgotten(tmp_path: Path) -> None:

@@ -36,10 +36,11 @@ def audit_and_run(
     found = guess(asked)
     show_guess(found, voice)
     text = written(study_of(found, file.parent, file.stem, sparsity, seeds), file.name)
+    spec = parse_study(text, str(file))
     if not kept(text, file):  # else it was tried when it was written
         show_trial(confirm(found), voice)
+        make_plan(spec, file.parent)  # what cannot be planned is not written
         keep(text, file)
-    spec = parse_study(text, str(file))
     voice.event("study", file=str(file.resolve()))
     if not (voice.json or voice.quiet):
         aside().print(f"The study: {file}", markup=False)

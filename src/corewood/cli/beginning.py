@@ -87,6 +87,7 @@ def usual(given: Answers) -> Answers:
 
 def write_study(path: Path, answers: Answers, wanted: Wanted) -> None:
     from corewood.cli.auditing import show_guess, show_trial
+    from corewood.model.load import read_config, resolve
     from corewood.spec import parse_study
     from corewood.spec.study import slug
     from corewood.study.audit import Asked, checkpoint_near, confirm, guess, keep, study_of, written
@@ -101,9 +102,20 @@ def write_study(path: Path, answers: Answers, wanted: Wanted) -> None:
             show_trial(confirm(found), Voice())
         study = study_of(found, path.parent, name, sizes, seeds)
     else:
+        given: dict[str, object] = {
+            "--challenge": answers.challenge,
+            "--train": answers.train,
+            "--text": wanted.text,
+            "--label": wanted.label,
+        }
+        given |= {"--case": wanted.case, "--labels": wanted.labels}
+        if any(given.values()):
+            names = ", ".join(option for option, value in given.items() if value)
+            raise InputError(f"{names}: are about files of your own; give --validation, too, or leave them out")
+        read_config(resolve(model))
         study = {"name": name, "model": checkpoint_near(model, path.parent), "task": EMBEDDED}
         study |= {"fine_tune": {"steps": steps, "learning_rate": 0.00015, "warmup": 20}} if steps else {}
         study |= {"prune": {"l0": {"sparsity": list(sizes), "seeds": seeds}}}
     text = written(study, path.name, seal=False)
     parse_study(text, str(path))
-    keep(text, path)
+    keep(text, path, "folder")

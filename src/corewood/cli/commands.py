@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,7 +101,7 @@ def demo(
     epilog=example(
         "corewood audit path/to/checkpoint --validation dev.csv --challenge hard.csv",
         "corewood audit textattack/bert-base-uncased-SST-2 --validation dev.tsv --challenge negation.csv --challenge typos.csv "
-        "--text sentence --labels 0=negative,1=positive --sparsity 0.5",
+        "--text sentence --classes negative,positive --labels 0=negative,1=positive --sparsity 0.5",
     )
 )
 def audit(
@@ -238,7 +239,13 @@ def new(
     typer.echo(f"{path}: written. Next: corewood plan {path}")
 
 
-@app.command(epilog=example("corewood plan mine.yaml", "corewood plan mine.yaml --jobs --no-measure"))
+@app.command(
+    epilog=example(
+        "corewood plan mine.yaml",
+        "corewood plan mine.yaml --list --no-measure",
+        "corewood plan mine.yaml --cluster slurm --jobs 16 --walltime 2h",
+    )
+)
 def plan(
     study: Study,
     store: StoreFolder = STORE,
@@ -246,9 +253,13 @@ def plan(
     change: Changes = None,
     workers: Workers = None,
     cluster: OnCluster = None,
-    every: Annotated[bool, typer.Option("--jobs", help="List every job.")] = False,
+    jobs: Jobs = None,
+    walltime: Walltime = None,
+    partition: Partition = None,
+    gpus: Gpus = None,
+    every: Annotated[bool, typer.Option("--list", help="List every job.")] = False,
     measure: Annotated[bool, typer.Option(help="Run a few steps of the model to estimate the time.")] = True,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say no more than how many jobs there are to do.")] = False,
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
@@ -262,7 +273,10 @@ def plan(
     Store(store).check_possible()
     from corewood.cli.where import Where
 
-    batch = Where(workers, cluster).batch() if cluster is not None else None
+    where = Where(workers, cluster, {"jobs": jobs, "walltime": walltime, "queue": partition, "gpus": gpus})
+    batch = where.batch() if cluster is not None else None
+    if batch is not None and not measure:
+        raise InputError("--cluster, --no-measure: what to ask of a cluster is told from what is measured; leave one out")
     from corewood.cli.progress import show_plan
     from corewood.study.engines import cores
     from corewood.study.plan import make_plan
@@ -316,7 +330,7 @@ def export(
     store: StoreFolder = STORE,
     preset: Presets = None,
     change: Changes = None,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but where the files are.")] = False,
     json: Json = False,
 ) -> None:
     """Write a subnetwork as a smaller model to ship: ONNX, with a card of numbers from the file itself."""
@@ -349,6 +363,10 @@ def explore(
 ) -> None:
     """Open a page on this machine where heads are clicked on and off, and watch what the model does. Ctrl-C stops it."""
     study = Path(what).suffix.lower() in (".yaml", ".yml")
+    others = {"--classes": classes, "--pad-token": pad_token} if study else {"--set": change, "--preset": preset}
+    misplaced = ", ".join(option for option, value in others.items() if value)
+    if misplaced:
+        raise InputError(f"{misplaced}: of a {'checkpoint' if study else 'study'}, and {what} is none; leave it out")
     Voice().first(f"Reading {what} and what is in the store" if study else f"Loading {what}")
     from corewood.cli.exploring import checkpoint_subject, serve, study_subject
 
@@ -475,6 +493,12 @@ def doctor(store: StoreFolder = STORE) -> None:
         raise SystemExit(1)
 
 
+def at_home(word: str) -> str:
+    """`--store=~/results`: shells leave a ~ after = as it is."""
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return f"{option}{equals}{user_path(value)}" if value.startswith("~") else word
+
+
 def main() -> None:
     quiet_hub()
-    guarded(lambda: app(prog_name="corewood"))
+    guarded(lambda: app([at_home(word) for word in sys.argv[1:]], prog_name="corewood"))

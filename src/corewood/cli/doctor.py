@@ -36,6 +36,14 @@ def examine(store: Path) -> bool:
             line(True, package, version(package))
         except PackageNotFoundError:
             line(False, package, f"not installed: pip install {package}")
+    for extra, package, what in (
+        ("export", "onnxruntime", "to ship subnetworks"),
+        ("cluster", "dask-jobqueue", "for --cluster"),
+    ):
+        try:
+            line(True, package, version(package))
+        except PackageNotFoundError:
+            line(None, package, f"not installed; needed {what}: pip install 'corewood[{extra}]'")
     line(True, "cores", f"{cores()} for this process: a study runs {cores()} jobs side by side")
     if torch.cuda.is_available():
         line(True, "GPU", f"{torch.cuda.get_device_name(0)}; a study runs one worker on each of {torch.cuda.device_count()}")
@@ -49,9 +57,10 @@ def examine(store: Path) -> bool:
     except CorewoodError as problem:
         line(False, "minilm", str(problem))
     try:
-        Store(store).check_writable()
-        free = shutil.disk_usage(store).free / 2**30
-        line(free > 2, "store", f"{store} can be written; {free:.0f} GiB free")
+        Store(store).check_possible()
+        there = next(place for place in (store.absolute(), *store.absolute().parents) if place.exists())
+        free = shutil.disk_usage(there).free / 2**30
+        line(free > 2, "store", f"{store} can be {'written' if store.exists() else 'made'}; {free:.0f} GiB free")
     except CorewoodError as problem:
         line(False, "store", str(problem))
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -66,7 +67,8 @@ def show_plan(
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     console = screen()
     if voice.json:
-        emit_plan(plan, states, estimate(plan, missing, workers) if measure and missing else None, workers)
+        cost = estimate(plan, missing, workers) if measure and missing else None
+        emit_plan(plan, states, cost, workers, None if batch is None or cost is None else needs(plan, missing, cost))
         return
     if voice.quiet:
         console.print(standing(len(plan.jobs), len(missing)))
@@ -120,7 +122,7 @@ def say_needs(need: Needs, batch: Cluster, console: Console) -> None:
     console.print(f"Hours are those of one core of this machine; {fraction}.", style="dim")
 
 
-def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int) -> None:
+def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int, need: Needs | None = None) -> None:
     jobs = []
     for job in plan.jobs.values():
         state, _, reason = states[job.key].partition(": ")
@@ -128,7 +130,7 @@ def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers:
     counts = Counter(job["state"] for job in jobs)
     facts = {"name": plan.spec.name, "labels": plan.mapping, "notes": plan.notes, "counts": counts, "workers": workers}
     seconds = {"seconds": cost and round(cost.seconds, 1), "report_seconds": cost and round(cost.report, 1)}
-    emit("plan", **facts, **seconds, jobs=jobs)
+    emit("plan", **facts, **seconds, jobs=jobs, **({} if need is None else {"cluster": asdict(need)}))
 
 
 class Tally:

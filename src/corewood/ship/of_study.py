@@ -15,7 +15,7 @@ from corewood.study.entries import read_encoded, read_weights
 from corewood.study.models import CHALLENGE, Plan
 from corewood.study.questions.subnetworks import sizes_table
 from corewood.study.questions.verdicts import verdicts_table
-from corewood.study.results import Results, searched
+from corewood.study.results import Results, models_said, searched
 from corewood.study.run import holes_of
 from corewood.study.subnetwork import FULL, RETRAINED, WITH, WITHOUT, Subnetwork
 
@@ -35,8 +35,11 @@ def recommended(results: Results, task: str | None = None, tuning: int | None = 
     plan, name = results.plan, results.plan.spec.name
     models = [key for key in plan.models if task in (None, key[0]) and tuning in (None, key[1])]
     if len(models) > 1:
-        told = "; ".join(f"--task {one} --tuning {seed}" for one, seed in models)
-        raise InputError(f"{name}: has {len(models)} models, each with a subnetwork to recommend; say which: {told}")
+        raise InputError(
+            f"{name}: has {len(models)} models, each with a subnetwork to recommend; say which: {models_said(models)}"
+        )
+    if not models:
+        raise InputError(f"{name}: has no such model; it has {models_said(plan.models)}")
     rows = [row for row in plan.rows if row.model in models and searched(row)]
     if not rows:
         raise InputError(

@@ -35,6 +35,12 @@ def a_time(walltime: str) -> str:
     return walltime
 
 
+def of_bytes(memory: str) -> str:
+    if re.fullmatch(r"\d+(\.\d+)? ?[kMGT]i?B", memory) is None:
+        raise ValueError(f"write an amount as 8GB or 500MB, not {memory!r}")
+    return memory
+
+
 def a_range(given: object) -> object:
     """8 (up to eight), '2:16' or [2, 16]."""
     if isinstance(given, int) and not isinstance(given, bool):
@@ -66,7 +72,9 @@ class Cluster(Spec):
     queue: str | None = Field(None, description="partition or queue; default: the system's")
     account: str | None = Field(None, description="who pays; default: yours")
     walltime: Annotated[str, AfterValidator(a_time)] = Field("2h", description="of one job, as 2h, 90min or 02:00:00")
-    memory: str | None = Field(None, description="of one job, as 8GB; default: the system's own for slurm, 8GB elsewhere")
+    memory: Annotated[str, AfterValidator(of_bytes)] | None = Field(
+        None, description="of one job, as 8GB; default: the system's own for slurm, 8GB elsewhere"
+    )
     cores: int = Field(1, ge=1, description="of one job; only fine_tune.threads makes use of more than one")
     gpus: Literal[0, 1] = Field(0, description="of one job: 0, or 1")
     jobs: Annotated[tuple[int, int], BeforeValidator(a_range, json_schema_input_type=int | str | list[int])] = Field(
@@ -142,4 +150,7 @@ def write_template(path: Path, system: str) -> None:
         raise InputError(f"{path}: exists already; choose another name")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-    path.write_text(TEMPLATE.format(name=path, system=system), encoding="utf-8")
+    try:
+        path.write_text(TEMPLATE.format(name=path, system=system), encoding="utf-8")
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None

@@ -64,6 +64,7 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
         raise StudyError(source, [wrong_yaml(problem, text)]) from None
     if not isinstance(raw, dict):
         raise StudyError(source, ["the file must be a mapping: name, model, task, prune"])
+    raw = unshared(raw)
     known = raw.pop("presets", None) or {}
     if not (isinstance(known, dict) and all(isinstance(keys, dict) for keys in known.values())):
         raise StudyError(source, ["presets: must be a mapping of names to mappings of keys, each as after --set"])
@@ -87,6 +88,13 @@ def parse_study(text: str, source: str, changes: list[str] | None = None, preset
         return StudySpec.model_validate(raw)
     except ValidationError as problem:
         raise StudyError(source, mistakes(problem, raw)) from None
+
+
+def unshared(value: Any) -> Any:
+    """What aliases stand for, once for each: a change to one key is no change to another."""
+    if isinstance(value, dict):
+        return {key: unshared(held) for key, held in value.items()}
+    return [unshared(held) for held in value] if isinstance(value, list) else value
 
 
 def _apply(raw: dict[Any, Any], change: str) -> None:

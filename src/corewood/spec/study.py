@@ -27,6 +27,8 @@ def slug(name: str) -> str:
 
 def named_lists(focus: object) -> object:
     """Cases without a name for them all are simply those of the challenge."""
+    if isinstance(focus, str):
+        return {CHALLENGE: [focus]}
     if isinstance(focus, (list, tuple)):
         return {CHALLENGE: focus} if focus else {}
     return {} if focus is None else focus
@@ -140,6 +142,10 @@ class StudySpec(Spec):
             )
         if self.prune.nothing and not (self.ablations or self.attention or self.patterns or self.effective_size):
             raise ValueError("nothing to do: give prune a way (l0, importance, magnitude, random, given), or ask a question")
+        if self.ablate_beside and not self.prune.l0:
+            raise ValueError(
+                "ablate_beside: judges the subnetworks of prune.l0 with other stand-ins; add that, or leave it out"
+            )
         units = self.prune.l0 or self.prune.importance or self.prune.given
         if self.ablations is not None and self.ablations.of_core and not units:
             raise ValueError(f"ablations.{self.ablations.of_core}: is about the core, and no way looks for one; add prune.l0")

@@ -82,6 +82,9 @@ class SourceSpec(Spec):
     def _one_source(self) -> Self:
         if (self.path is None) == (self.hub is None):
             raise ValueError("give exactly one of 'path' (a file or folder) and 'hub' (a dataset id)")
+        for key in ("config", "revision"):
+            if self.path is not None and getattr(self, key) is not None:
+                raise ValueError(f"{key}: is of a hub set, and this is a path; leave it out")
         if not self.text and self.layout is None:
             raise ValueError("text: which column holds the text? One name, two for pairs, or a layout that knows them")
         return self

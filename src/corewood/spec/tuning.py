@@ -153,4 +153,5 @@ class Tuning(Training):
         try:
             return FineTune.model_validate({**given, **own, "seed": seed})
         except ValidationError as problem:
-            raise ValueError("; ".join(f"tasks.{task}.{key}: {what}" for key, what in by_key(problem, own))) from None
+            told = ((f"tasks.{task}.{key}" if key else f"tasks.{task}", what) for key, what in by_key(problem, own))
+            raise ValueError("; ".join(f"{key}: {what}" for key, what in told)) from None

@@ -157,6 +157,14 @@ def paper_l0(sparsity: float) -> dict[str, Any]:
     )  # fmt: skip
 
 
+# settings that another one must allow: what does nothing would change every key, and compute all again
+IDLE = {
+    "steps: auto": ("budget", "rounds"),
+    "constraint: lagrangian": ("measure", "lambda_rate", "lambda_decay"),
+    "final: released": ("threshold",),
+}
+
+
 class Searches(Spec):
     """L0 searches: every sparsity with every seed."""
 
@@ -182,10 +190,20 @@ class Searches(Spec):
         unknown = [k for k in self.settings if k not in L0.model_fields]
         if unknown:
             raise ValueError("; ".join(f"settings.{k}: unknown key.{nearest(k, L0.model_fields)}" for k in unknown))
+        if self.path and self.preset == "paper":
+            raise ValueError(
+                "path: needs masks of an exact size, and preset: paper has a rule of its own; choose one of the two"
+            )
         try:
-            self.runs()
+            runs = self.runs()
         except ValidationError as problem:
-            raise ValueError("; ".join(f"settings.{key}: {what}" for key, what in by_key(problem, self.settings))) from None
+            told = ((f"settings.{key}" if key else "settings", what) for key, what in by_key(problem, self.settings))
+            raise ValueError("; ".join(f"{key}: {what}" for key, what in told)) from None
+        for needed, keys in IDLE.items():
+            name, value = needed.split(": ")
+            idle = [key for key in keys if key in self.settings]
+            if idle and str(getattr(runs[0], name)) != value:
+                raise ValueError(f"settings.{idle[0]}: does nothing without {needed}; leave it out")
         return self
 
     def runs(self) -> list[L0]:

@@ -157,7 +157,10 @@ def wrong_yaml(problem: Exception, text: str) -> str:
     elif "flow" in context or "quoted scalar" in context:
         what = {"flow sequence": "list [...]", "flow mapping": "mapping {...}"}
         name = next((name for part, name in what.items() if part in context), "quoted text")
-        where, said = begun, f"the {name} that begins here is not closed"
+        if "expected ','" in said and "<stream end>" not in said and "<block" not in said:
+            said = f"a comma is missing in the {name}, or it should have ended"
+        else:
+            where, said = begun, f"the {name} that begins here is not closed"
     elif "undefined alias" in said:
         said = f"{said.removeprefix('found ')}; give it before, with &"
     elif "could not determine a constructor" in said:

@@ -16,6 +16,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -39,6 +40,10 @@ from corewood.untrusted import LONGEST_NAME, shortened, why
 
 META = "meta.json"
 DAY = 86_400.0  # seconds
+OURS = {  # names that a store gives: folders of a key and a try, of workers of a cluster, and signs by which they know it
+    "tmp": re.compile(r"[0-9a-f]{32}-([0-9a-f]{32}|cluster)|sign[0-9a-f]{32}"),
+    "scratch": re.compile(r"[0-9a-f]{32}"),
+}
 RECORDED = ("corewood", "torch", "transformers", "numpy", "pandas", "pyarrow")
 
 
@@ -239,6 +244,8 @@ class Store:
         locks = self._made("locks")
         for place, age in (("tmp", DAY), ("scratch", 30 * DAY)):
             for left in (self.root / place).glob("*"):
+                if not OURS[place].fullmatch(left.name):  # whoever chose a folder with a tmp of its own keeps that
+                    continue
                 key = left.name.partition("-")[0]
                 done = place == "scratch" and any(self.root.glob(f"entries/*/{key}/{META}"))
                 with contextlib.suppress(OSError, Timeout):

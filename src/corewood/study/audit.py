@@ -27,6 +27,7 @@ from corewood.errors import InputError, nearest
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import check_head, class_names, load, read_config, resolve
 from corewood.spec import SourceSpec
+from corewood.spec.loader import load_yaml
 from corewood.spec.schema import SCHEMA, modeline
 from corewood.spec.study import slug
 from corewood.untrusted import user_path
@@ -88,7 +89,8 @@ class Guess:
 
 
 def rows_of(path: Path, option: str) -> pd.DataFrame:
-    if not user_path(path, key=option).exists():
+    path = user_path(path, key=option)
+    if not path.exists():
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise InputError(f"{option} {path}: there is no such file.{nearest(path.name, near)}")
     frame, classes, _ = file_rows(path, SourceSpec.model_validate({"path": str(path), "text": "?"}), Known((), ("label",)))
@@ -295,7 +297,7 @@ def written(study: Mapping[str, Any], file: str, seal: bool = True) -> str:
     task = dict(study["task"])
     challenge = task.pop("challenge", {})
     model = Path(study["model"] if isinstance(study["model"], str) else study["model"]["checkpoint"]).name
-    sets = " and ".join(challenge) or "cases that a shortcut gets wrong"
+    sets = " and ".join(challenge) or ("cases that a shortcut gets wrong" if "generated" in task else "its validation set")
     head = [
         f"# Does a smaller {model} still do what the full one does, on {sets}?",
         "#",
@@ -362,14 +364,27 @@ def kept(text: str, path: Path) -> bool:
             f"{path}: is there already, and not as an audit wrote it. Run it with corewood run {path}, move it away, or "
             "choose another --out"
         )
+    if there and subject(there) != subject(text):
+        raise InputError(
+            f"{path}: is the audit of another model, or of other files ({subject(there)[0]}); choose another --out, or move it "
+            "away"
+        )
     return there == text
 
 
-def keep(text: str, path: Path) -> None:
+def subject(text: str) -> tuple[str, ...]:
+    """The checkpoint and the files that a study file which an audit wrote is about."""
+    study = load_yaml(text)
+    model, task = study["model"], study["task"]
+    files = [task["validation"], *task["challenge"].values(), *([task["train"]] if "train" in task else [])]
+    return (model if isinstance(model, str) else model["checkpoint"], *(str(source["path"]) for source in files))
+
+
+def keep(text: str, path: Path, option: str = "--out") -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as problem:
-        raise InputError(f"{path}: the study file cannot be written ({problem.strerror}); choose another --out") from None
+        raise InputError(f"{path}: the study file cannot be written ({problem.strerror}); choose another {option}") from None

@@ -118,6 +118,9 @@ class Results:
     def find(self, name: str, task: str | None = None, tuning: int | None = None) -> Subnetwork:
         """A subnetwork that has all its results, or the full model, by a name that is unique among those of a model."""
         rows = [r for r in self.plan.rows if task in (None, r.task) and tuning in (None, r.tuning)]
+        if not rows:
+            asked = " ".join(f"--{name} {value}" for name, value in (("task", task), ("tuning", tuning)) if value is not None)
+            raise InputError(f"{self.plan.spec.name}: has no model of {asked}; it has {models_said(self.plan.models)}")
         named = [r for r in rows if r.name == name]
         if not named:
             names = [*dict.fromkeys(r.name for r in rows)]
@@ -125,8 +128,7 @@ class Results:
             raise InputError(f"{self.plan.spec.name}: no subnetwork {name!r}.{there}")
         models = [*dict.fromkeys(r.model for r in named)]
         if len(models) > 1:
-            told = "; ".join(f"task={one!r}, tuning={seed}" for one, seed in models)
-            raise InputError(f"{name!r} is a subnetwork of {len(models)} models; say which: {told}")
+            raise InputError(f"{name!r} is a subnetwork of {len(models)} models; say which: {models_said(models)}")
         row = named[-1]  # of the full model, at its last checkpoint
         reasons = [self.holes[job.key] for job in row.jobs if not self.there(job)]
         if reasons:
@@ -345,6 +347,11 @@ class Group:
 
     def by_target(self) -> dict[float, list[Subnetwork]]:
         return {t: [r for r in self.found if r.target == t] for t in sorted({r.target for r in self.found})}
+
+
+def models_said(models: Iterable[tuple[str, int]]) -> str:
+    """As a command takes them; the library has arguments of the same names."""
+    return "; ".join(f"--task {task} --tuning {seed}" for task, seed in models)
 
 
 def searched(row: Subnetwork) -> bool:

@@ -90,7 +90,13 @@ class Batch:
                 (self.folder / name).write_text(content, encoding="utf-8")
             stack.enter_context(dask.config.set(SETTINGS))
             scheduler = scheduler_at(self.spec.host or get_ip(), security)
-            cluster = stack.enter_context(SpecCluster({}, scheduler, security=security, silence_logs=logging.CRITICAL))
+            try:
+                cluster = stack.enter_context(SpecCluster({}, scheduler, security=security, silence_logs=logging.CRITICAL))
+            except RuntimeError as problem:
+                address = f"host: {self.spec.host}: no address of this machine" if self.spec.host else "no address of its own"
+                raise ClusterError(
+                    f"{address} that nodes could reach can be opened ({problem}); set host in its file"
+                ) from None
             self.address = cluster.scheduler_address
             client = stack.enter_context(Client(cluster, set_as_default=False))
             stack.callback(self.give_all_back)
