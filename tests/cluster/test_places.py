@@ -237,6 +237,20 @@ def test_what_batch_systems_say() -> None:
     assert queues.read_sge(SGE) == {"21": Seen("running"), "22": Seen("pending", "qw")}
 
 
+def test_what_a_queue_has_forgotten_was_out_of_time_where_its_time_was_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setitem(queues.QUEUES, "sge", lambda _ids: {})
+    place = Batch(Cluster(system="sge", walltime="1h", poll=10.0))
+    for name, minutes in (("long", 60), ("short", 5)):
+        began = time.monotonic() - 60 * minutes
+        place.held[name] = Held(name, name, Seen("running"), connected=True, running_since=began)
+    place.see()
+    place.see()  # twice not there
+    assert place.ended == {"long": "TIMEOUT", "short": ""}
+    verdicts = [place.verdict(replace(FACTS, name=name), [], 0.0) for name in place.ended]
+    assert [verdict and verdict.fault for verdict in verdicts] == ["walltime", "died"]
+
+
 @pytest.mark.parametrize("system", ["slurm", "pbs", "lsf", "sge"])
 def test_the_template_is_a_file_and_its_script_names_our_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
@@ -270,6 +284,7 @@ def test_the_template_is_a_file_and_its_script_names_our_worker(
         ("system: slurm\njobs: 0\n", "jobs: say how many jobs at the most, as 8"),
         ("system: slurm\njobs: 9:2\n", "jobs: say how many jobs at the most, as 8"),
         ("system: slurm\nwalltime: 5s\n", "whole minutes"),
+        ("system: slurm\nmemory: lots\n", "memory: write an amount as 8GB or 500MB, not 'lots'"),
     ],
 )
 def test_mistakes_in_the_file_are_told_by_key(tmp_path: Path, text: str, said: str) -> None:

@@ -49,6 +49,7 @@ class Held:
     name: str  # of its worker
     seen: Seen = field(default_factory=lambda: Seen("pending"))
     connected: bool = False
+    running_since: float | None = None
     idle_since: float | None = None
     missed: int = 0  # looks at the queue in which it was not there
 
@@ -180,14 +181,21 @@ class Batch:
             for held in list(self.held.values()):
                 held.missed = 0 if held.number in seen else held.missed + 1
                 held.seen = seen.get(held.number, held.seen)
+                if held.seen.state == "running" and held.running_since is None:
+                    held.running_since = time.monotonic()
                 if held.seen.state == "ended" or held.missed > 1:
                     del self.held[held.name]
-                    self.ended[held.name] = held.seen.why if held.seen.state == "ended" else ""
+                    self.ended[held.name] = held.seen.why if held.seen.state == "ended" else self.unsaid(held)
                     if not held.connected:
                         self.never_came(held)
             stuck = [h.seen.why for h in self.held.values() if h.seen.state == "pending" and h.seen.why in SLURM_NEVER]
             if stuck and len(stuck) == len(self.held):
                 raise ClusterError(f"{self.spec.system}: jobs wait for ever ({stuck[0]}); ask for what the queue can give")
+
+    def unsaid(self, held: Held) -> str:
+        """Why a job is gone of which the queue says nothing (SGE forgets at once): when its time was up, that was why."""
+        ran = 0.0 if held.running_since is None else time.monotonic() - held.running_since
+        return "TIMEOUT" if ran >= self.spec.seconds - 2 * self.spec.poll else ""
 
     def never_came(self, held: Held) -> None:
         """A job that ended before its worker connected."""

@@ -125,7 +125,7 @@ FAULTS: dict[str, Mapping[str, Fault]] = {
         "TERM_PREEMPT": "left",
         "TERM_MEMLIMIT": "memory",
     },
-    "sge": {},
+    "sge": {"TIMEOUT": "walltime"},
 }  # fmt: skip
 WORDS: dict[str, str] = {
     "CANCELLED": "was cancelled", "PREEMPTED": "was preempted", "NODE_FAIL": "lost its node", "BOOT_FAIL": "lost its node",
