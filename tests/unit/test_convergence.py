@@ -73,6 +73,17 @@ CASES = [[0.80, 0.50], [0.78, 0.40], [0.60, 0.45], [0.10, 0.44]]
 HELD = pd.Series([0.02, 0.025, 0.06, 0.2], NAMES)
 
 
+def test_equal_in_domain_is_about_accuracy_whatever_the_metric() -> None:
+    """Matthews' correlation of two subnetworks may be far apart where their accuracy is not."""
+    table = accuracy([[0.9, 0.9], [0.5, 0.9], [0.7, 0.8], [0.8, 0.8]]).assign(correct=lambda made: made["n"] * made["value"])
+    inside = table["domain"] == "in-domain"
+    apart = table.copy()
+    apart.loc[inside, "value"] = [0.9, 0.1, 0.3, 0.5, 0.7]
+    cases = [spread(one).query("case == 'if'")["range_same"].iloc[0] for one in (table, apart)]
+    assert cases == pytest.approx([0.4, 0.4])
+    assert spread(apart.drop(columns="correct")).query("case == 'if'")["range_same"].isna().all()
+
+
 def test_the_spread_that_goes_with_kl() -> None:
     row = convergence(accuracy(CASES), HELD, TARGETS, ENDED).iloc[0]
     assert (row["searches"], row["comparable"]) == (4, 2)

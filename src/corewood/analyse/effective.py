@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.generalisation import FULL, judged, of_skills
+from corewood.analyse.generalisation import FULL, judged, of_skills, share_right
 from corewood.errors import InputError
 from corewood.evaluate.metrics import BALANCED, D_PRIME
 from corewood.spec.study import CHALLENGE
@@ -117,7 +117,8 @@ def by_set(
         grouped = part.groupby(keys, sort=False)["value"]
         return grouped.mean().where(grouped.count() == grouped.size())
 
-    inside = {IN_DOMAIN: mean(rows[rows["domain"] == "in-domain"])}
+    known = rows[rows["domain"] == "in-domain"]
+    inside = {IN_DOMAIN: mean(known.assign(value=share_right(known)))}
     outside = {name: mean(challenge[challenge["case"].isin(cases)]) for name, cases in named.items()}
     means = {name: values for name, values in {**inside, **outside}.items() if len(values)}
     first = next((values for values in outside.values() if len(values)), None)

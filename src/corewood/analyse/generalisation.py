@@ -60,6 +60,13 @@ def judged(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["case"] != "all") | ~rows["dataset"].isin(cased)]
 
 
+def share_right(rows: pd.DataFrame) -> pd.Series:
+    """Accuracy, whatever the metric of the rows; of numbers as answers, which are not right or wrong, their score."""
+    if "correct" not in rows:
+        return rows["value"]
+    return (rows["correct"] / rows["n"]).fillna(rows["value"])
+
+
 def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: Collection[frozenset[str]] = ()) -> pd.DataFrame:
     """Per target, dataset, case and metric: min, max, mean, std, range over subnetworks, and the full model's value. Rows
     about skills come after those about cases.
@@ -78,7 +85,8 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: C
     accuracy = accuracy.assign(**{name: value for name, value in UNSAID.items() if name not in accuracy})
     some = subnetworks(accuracy)
     whole = full_model(accuracy).set_index(["metric", "dataset", "case"])["value"]
-    in_domain = some[some["domain"] == "in-domain"].set_index("subnetwork")["value"]
+    inside = some[some["domain"] == "in-domain"]
+    in_domain = share_right(inside).set_axis(inside["subnetwork"])
     if comparable is not None:
         in_domain = in_domain[comparable.reindex(in_domain.index, fill_value=False)]
     rows = []

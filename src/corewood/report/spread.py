@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, subnetworks
+from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, share_right, subnetworks
 from corewood.analyse.verdicts import LOST
 from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
 from corewood.report.html import html_table, share
@@ -337,9 +337,9 @@ def lost_by_all(tables: Tables) -> pd.Series | None:
     if cases.empty:
         return None
     case = cases.iloc[int((cases["full"] - cases["mean"]).to_numpy().argmax())].copy()
-    inside = spread[(spread["domain"] == "in-domain") & (spread["target"] == case["target"])].iloc[0]
-    for key in ("full", "min", "max"):
-        case[f"inside_{key}"] = inside[key]
+    inside = verdicts[(verdicts["domain"] == "in-domain") & (verdicts["target"] == case["target"])]
+    case["inside_full"] = inside["full"].iloc[0]
+    case["inside_min"], case["inside_max"] = inside["value"].min(), inside["value"].max()
     return case
 
 
@@ -373,7 +373,7 @@ def quotable(tables: Tables) -> pd.Series | None:
     pair = order.iloc[0].copy()
     if pair["difference"] < 0:
         pair["one"], pair["other"], pair["difference"] = pair["other"], pair["one"], -pair["difference"]
-    value = accuracy.set_index(["subnetwork", "dataset", "case"])["value"]
+    value = share_right(accuracy).set_axis(pd.MultiIndex.from_frame(accuracy[["subnetwork", "dataset", "case"]]))
     validation = next(name for name, where in domain.items() if where == "in-domain")
     for who in ("one", "other"):
         pair[f"{who}_value"] = value[pair[who], pair["dataset"], pair["case"]]

@@ -110,11 +110,11 @@ def first_mode(verdicts: pd.DataFrame) -> pd.DataFrame:
 def at_size(tables: Tables, target: float) -> str:
     rows = first_mode(tables["verdicts"])
     rows = rows[rows["target"] == target]
-    spread = tables["spread"]
-    inside = spread[(spread["target"] == target) & (spread["domain"] == "in-domain")].iloc[0]
+    inside = rows[rows["domain"] == "in-domain"]
     number = rows["subnetwork"].nunique()
-    have = f"{'the subnetwork has' if number == 1 else f'{number} subnetworks have'} {span(inside['min'], inside['max'])}"
-    text = f"{size_words(tables, target)}, {have} in domain (full model: {pct(inside['full'])})"
+    who = "the subnetwork has" if number == 1 else f"{number} subnetworks have"
+    have = f"{who} {span(inside['value'].min(), inside['value'].max())}"
+    text = f"{size_words(tables, target)}, {have} in domain (full model: {pct(inside['full'].iloc[0])})"
     cases = outside(rows)
     if cases.empty:
         return f"{text}."

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from corewood.analyse.ablation import paired_interval
 from corewood.analyse.core import core
+from corewood.analyse.generalisation import share_right
 from corewood.analyse.stability import overlap, pair
 from corewood.data.labels import fold_classes, normal
 from corewood.errors import InputError
@@ -56,7 +57,8 @@ class Side:
         """Over the subnetworks of each way, mode and size."""
         table = self.results.scores
         own = (table["task"] == self.task.name) & (table["dataset"] == dataset) & (table["case"] == case)
-        return table[own & (table["question"] == PRUNE)].groupby(["way", "prune", "target"])["value"].mean()
+        mine = table[own & (table["question"] == PRUNE)]
+        return mine.assign(right=share_right(mine)).groupby(["way", "prune", "target"])["right"].mean()
 
     @property
     def first(self) -> list[Mask]:

@@ -208,8 +208,7 @@ class Results:
             found = [score(plain, logits[inside], gold[inside]) for _, _, inside in judge.parts]
             for name in ("value", "low", "high", "n", "note"):
                 table[name] = [getattr(one, name) for one in found]
-            table["correct"] = np.nan
-        return table
+        return table if "correct" in table else table.assign(correct=np.nan)
 
     def skilled(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         made = self.judge(row.task, dataset).skills(self.logits(row, dataset))
