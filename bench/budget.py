@@ -1,7 +1,7 @@
 """How long must a search be, and where does its mask stand? KL of masks on texts that no search has seen.
 
     .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--auto 1] [--starts 2]
-        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases]
+        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases] [--many 16000]
 
 | row | is |
 |---|---|
@@ -14,9 +14,10 @@
 
 Three columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was
 not trained on. With --cases, masks of the generated task are also judged on its cases: how far do seeds of one kind of search
-lie apart on a case that the full model handles, and how many of these differences are more than chance? The model is the
-demo's; with --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not
-done again; several of these may run at once on other rows.
+lie apart on a case that the full model handles, and how many of these differences are more than chance? With --many, their KL
+is taken on so many other new texts, with its standard error: few texts hold most of a small KL. The model is the demo's; with
+--data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not done again;
+several of these may run at once on other rows.
 """
 
 from __future__ import annotations
@@ -195,6 +196,20 @@ def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def many(bench: Bench, rows: list[Row], count: int) -> pd.DataFrame:
+    """One row per mask: its KL on new texts of the generated task, and the standard error of that."""
+    split = overlap(seed=321, train=10, validation=count, per_case=1, counter=0.06).validation
+    examples = encode(split, bench.model.tokenizer, bench.model.max_length)
+    full = logits_of(bench.model, bench.model.units.full(), examples)
+    texts = Texts(bench.model, examples, full, bench.reference.means, "mean")
+    found = []
+    for row in rows:
+        each = texts.kl_of(bench.model.units.from_vector(np.array(row["mask"])))
+        facts = {"removed": row["sparsity"], "search": row["search"], "seed": row["seed"], "held out": row["held out"]}
+        found.append({**facts, "KL": each.mean(), "standard error": each.std(ddof=1) / len(each) ** 0.5})
+    return pd.DataFrame(found).sort_values(["removed", "search", "seed"])
+
+
 class Kept:
     """Rows in a file, one a line."""
 
@@ -263,6 +278,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=20, help="so many random masks of each size")
     parser.add_argument("--importance", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--cases", action="store_true", help="judge masks of the generated task on its cases")
+    parser.add_argument("--many", type=int, default=0, help="so many other new texts of the generated task")
     parser.add_argument("--like", default="auto", help="the search whose sizes importance pruning and random masks have")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
@@ -282,6 +298,8 @@ def main() -> None:
         if given.cases and name == "generated":
             several = pd.DataFrame(kept.rows()).groupby(["sparsity", "search"]).filter(lambda part: len(part) > 1)
             print(gaps(bench, several.to_dict("records")).round(3).to_string(index=False), flush=True)
+        if given.many and name == "generated":
+            print(many(bench, kept.rows(), given.many).round(5).to_string(index=False), flush=True)
 
 
 if __name__ == "__main__":
