@@ -401,7 +401,7 @@ def compare(
     found = compare(*specs, (one.parent, other.parent), Store(store))
     say_comparison([f"A: {specs[0].name} ({one})", f"B: {specs[1].name} ({other})"], found)
     if out is not None:
-        write_table(found.scores, out, "Table")
+        write_table(found.scores if len(found.scores) else found.masks, out, "Table")
 
 
 @app.command(epilog=example("corewood agree masks/", "corewood agree a.npy b.npy --out pairs.csv"))

@@ -83,7 +83,12 @@ class Side:
 
 def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: Store) -> Comparison:
     """Tasks are matched by name, or are the only ones; datasets by name. `one` and `other` must have been run."""
-    plans = [make_plan(spec, base) for spec, base in zip((one, other), bases, strict=True)]
+    plans = []
+    for spec, base in zip((one, other), bases, strict=True):
+        try:
+            plans.append(make_plan(spec, base))
+        except InputError as problem:
+            raise InputError(f"{spec.name}: {problem}") from None
     results = [Results(plan, store, holes_of(plan, store)) for plan in plans]
     for found in results:
         if not any(found.full(key) for key in found.plan.models):
