@@ -233,10 +233,11 @@ def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
     for _, row in tables["convergence"].iterrows() if "convergence" in tables else ():
         if row["searches"] < 2:
             continue
+        low, high = (f"{row[end]:.2g}" for end in ("lowest", "highest"))
         text = (
             f"With {100 * row['target']:g} % removed, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within "
             f"{RATIO:g} times the lowest KL from the full model on held-out texts (or {NOISE:g} nats of it); "
-            f"it runs from {row['lowest']:.2g} to {row['highest']:.2g}."
+            f"{f'it is {low}' if low == high else f'it runs from {low} to {high}'}."
         )
         done = row["comparable"] == row["ended"] == row["searches"]
         if row["comparable"] < row["searches"]:
