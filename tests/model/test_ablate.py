@@ -49,6 +49,16 @@ def test_every_unit_and_sets_over_layers(family: str, kind: Ablation) -> None:
     assert (changed > 1e-4).all()  # every set changes something
 
 
+def test_a_convolution_after_the_first_layer() -> None:
+    """DeBERTa-v2's larger models add one to the output of layer 0, from the embeddings."""
+    model = tiny.model("deberta-v2", conv_kernel_size=3)
+    examples = encode(TEXTS, model.tokenizer, 64)
+    means = reference(model, examples).means
+    masks = [model.units.without(name) for name in model.units.names]
+    want = one_by_one(model, masks, examples, "mean", means)
+    np.testing.assert_allclose(ablate(model, masks, examples, "mean", means), want, atol=3e-5 * max(1, np.abs(want).max()))
+
+
 def test_lower_layers_run_once_and_hooks_come_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROWS", 64)
     model = tiny.model("bert")

@@ -341,6 +341,8 @@ def test_the_licence_of_a_checkpoint_is_that_of_its_card(tmp_path: Path) -> None
     assert base_of(str(folder), str(folder)) == {"base": "mine", "hub": False, "licence": ""}
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
     assert base_of(str(folder), str(folder))["licence"] == "mit"
+    (folder / "README.md").write_text("---\nlicense:\n---\n# Mine\n")
+    assert base_of(str(folder), str(folder))["licence"] == ""
     (folder / "README.md").write_text("# Mine\n\n---\nlicense: mit\n---\n")
     assert base_of(str(folder), str(folder))["licence"] == ""
     assert base_of("owner/name", "owner/name") == {"base": "owner/name", "hub": True, "licence": ""}

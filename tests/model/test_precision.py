@@ -55,6 +55,20 @@ def test_autocast_is_close_to_float32_and_not_the_same(model: Model, safe: str) 
     assert np.array_equal(logits_of(model, mask, examples, "zero"), plain)
 
 
+def test_what_was_searched_in_16_bits_is_shipped_in_32(model: Model, safe: str, tmp_path: Path) -> None:
+    mask = model.units.without("L0.H1", "L1.MLP")
+    try:
+        model.precision = safe
+        shipped = cw.export(model, mask, tmp_path / "out", "zero", task=TASK, measure=False, progress=False)
+    finally:
+        model.precision = "float32"
+    assert shipped.apart < 1e-4
+    examples = encode(TASK.validation, model.tokenizer, model.max_length)
+    right = logits_of(model, mask, examples, "zero").argmax(1) == TASK.validation.gold
+    assert shipped.cases.set_index("dataset").loc["validation", "file"] == pytest.approx(right.mean())
+    assert f"{safe}; judged here in float32" in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_a_search_in_16_bits_finds_a_mask(model: Model, safe: str) -> None:
     try:
         model.precision = safe

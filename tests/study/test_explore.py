@@ -203,7 +203,6 @@ def test_the_model_is_told_with_presets_and_colourings(page: Page, subject: OfSt
     assert found["units"] == vars(model.units)
     assert page.ask("size", **body(masks[0])) == masks[0].sizes(model.units)
     taken = page.ask("speed", **body(masks[0], first=FIRST))
-    assert taken["slim"]
     assert taken["now"] > 0 < taken["full"]
 
 

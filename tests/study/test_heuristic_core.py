@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from corewood.errors import InputError
 from corewood.evaluate.attention import head_scores, split_words
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
-from corewood.model.reference import reference, sample_indices
+from corewood.model.reference import no_progress, reference, sample_indices
 from corewood.report.models import models_of
 from corewood.store.store import Store
 from corewood.study import entries
 from corewood.study.compare import compare, label_map
 from corewood.study.cost import estimate
+from corewood.study.job import Work
 from corewood.study.plan import make_plan
 from corewood.study.results import Results
 from corewood.study.run import Outcome
@@ -407,6 +409,19 @@ def test_what_a_plan_refuses(tmp_path: Path, changes: dict[str, Any], message: s
     path = small.write_study(tmp_path, **changes)
     with pytest.raises(InputError, match=message):
         make_plan(small.spec_of(path), tmp_path)
+
+
+def test_a_pinned_model_is_one_of_the_hub_and_its_tuned_copy_is_not(study: Path, whole: Outcome) -> None:
+    with pytest.raises(InputError, match=r"model.revision: is of a model on the hub, and model is a folder"):
+        make_plan(small.spec_of(study, "model.revision=abc"), study.parent)
+    job = next(job for job in whole.plan.jobs.values() if job.kind == "reference")
+    pinned = replace(job, params={**job.params, "revision": "abc"})  # as of a model that came from there
+    assert Work(pinned, store_of(whole), study.parent, no_progress).model().units == last_model(whole)[0].units
+
+
+def test_a_list_of_cases_is_called_as_no_case_is(study: Path) -> None:
+    with pytest.raises(InputError, match=r"focus.passive: is what a case is called"):
+        make_plan(small.spec_of(study, "focus={passive: [swap]}"), study.parent)
 
 
 def test_titles_are_unique_whatever_the_grid(study: Path) -> None:

@@ -50,6 +50,9 @@ def test_bad_masks_are_refused_with_a_reason(tmp_path: Path) -> None:
         Mask.load(tmp_path / "folder.json")
     with pytest.raises(InputError, match="no such mask file"):
         Mask.load(tmp_path / "none.npy")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    with pytest.raises(InputError, match=r"empty\.npy: not an array in \.npy format"):
+        Mask.load(tmp_path / "empty.npy")
     with pytest.raises(InputError, match=r"\.safetensors, \.json or \.npy"):
         Mask.load(tmp_path / "m.pkl")
     (tmp_path / "m.json").write_text('{"heads": [[1, 0]]}')
@@ -59,7 +62,7 @@ def test_bad_masks_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a mask"):
         Mask.load(tmp_path / "m.safetensors")
     np.save(tmp_path / "p.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="not a mask"):
+    with pytest.raises(InputError, match="need pickle"):
         Mask.load(tmp_path / "p.npy")
     with pytest.raises(InputError, match="0 and 1 only"):
         Mask(np.full((2, 2), 0.5), np.ones(2))

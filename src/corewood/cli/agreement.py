@@ -16,7 +16,7 @@ from rich.markup import escape
 from corewood.analyse.stability import Stability, pairs, unit_stability
 from corewood.cli.screen import screen, table
 from corewood.errors import InputError
-from corewood.model.mask_files import KINDS, LAST, Named, check_shapes, having, mask_files, read_file
+from corewood.model.mask_files import KINDS, LAST, MOST, Named, check_shapes, having, mask_files, read_file
 
 ROWS = 20  # pairs on the screen
 
@@ -41,6 +41,8 @@ def read_all(paths: Sequence[Path], last_is_mlp: bool) -> list[Named]:
     found = [mask for file in files for mask in read_file(file, os.path.relpath(file, top), last_is_mlp)]
     if len(found) < 2:
         raise InputError("agreement needs at least two masks, not one; give more files, or a folder of them")
+    if len(found) > MOST:
+        raise InputError(f"{len(found):,} masks, and {MOST} at a time are the most: each is compared with every other")
     check_shapes(found, last_is_mlp)
     if max(len(having(found, kind)) for kind in KINDS) < 2:
         raise InputError(

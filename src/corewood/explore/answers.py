@@ -22,7 +22,7 @@ from corewood.model.gates import gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Units
 from corewood.model.resume import variants
-from corewood.model.slim import can_slim, subnetwork
+from corewood.model.slim import subnetwork
 from corewood.prune.importance import importance_scores
 from corewood.spec import Ablation, Importance
 
@@ -50,7 +50,7 @@ def encoded(model: Model, texts: Sequence[str]) -> Encoded:
 def logits_on(model: Model, examples: Encoded, mask: Mask, ablate: Ablation) -> np.ndarray:
     """(class,) of one text; with gates: smaller parameters would have to be made anew for every click."""
     with gated(model, mask, ablate):
-        return np.asarray(model.net(**examples.batch(np.arange(1), model.device)).logits[0].float().cpu().numpy())
+        return np.asarray(model(**examples.batch(np.arange(1), model.device)).logits[0].float().cpu().numpy())
 
 
 def chances(logits: np.ndarray) -> list[float]:
@@ -130,7 +130,7 @@ def speed(model: Model, texts: Sequence[str], mask: Mask, ablate: Ablation) -> S
                 taken[who] += [time.perf_counter() - started] * bool(turn)
         yield turn + 1, ROUNDS + 1
     middle = {who: round(1000 * float(np.median(times)), 3) for who, times in taken.items()}
-    return {**middle, "slim": can_slim(ablate)}
+    return middle
 
 
 def importance(model: Model, part: Part, ablate: Ablation) -> Steps:

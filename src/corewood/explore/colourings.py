@@ -60,9 +60,10 @@ def ablation(tables: Tables, place: Place, units: Units) -> Iterator[Colouring]:
     for whole, rows in alone[alone["case"] == ALL].groupby("dataset", sort=False):
         values = by_unit(units, rows.set_index("units")["kl"])
         yield Colouring(f"on {whole}: KL", "ablation effect", "amount", "KL from the full model without it, in nats", values)
+    sets = alone.groupby("case")["dataset"].nunique().to_dict()
     for (dataset, case), rows in alone.groupby(["dataset", "case"], sort=False):
         values = by_unit(units, rows.set_index("units")["change"])
-        name = f"on {dataset}" if case == ALL else f"on {case}"
+        name = f"on {dataset}" if case == ALL else f"on {dataset}: {case}" if sets[case] > 1 else f"on {case}"
         yield Colouring(name, "ablation effect", "signed", "change of accuracy without it", values)
 
 

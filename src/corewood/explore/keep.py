@@ -64,7 +64,7 @@ def saved(subject: Subject, units: Units) -> dict[str, Mask]:
     return found
 
 
-def python(subject: Subject, place: Place, mask: Mask, ablate: Ablation, texts: Sequence[str]) -> str:
+def python(subject: Subject, place: Place, mask: Mask, ablate: Ablation, texts: Sequence[str], regression: bool = False) -> str:
     """What gives the same answer in a notebook."""
     closed = (~mask).names
     names = ", ".join(map(repr, closed))
@@ -73,5 +73,6 @@ def python(subject: Subject, place: Place, mask: Mask, ablate: Ablation, texts: 
     lines += [f"texts = {list(texts)!r}"]
     lines.append("inputs = model.tokenizer(*texts, truncation=True, max_length=model.max_length, return_tensors='pt')")
     lines += [f"with cw.gated(model, mask, ablate={ablate!r}):", "    logits = model(**inputs.to(model.device)).logits"]
-    lines += ["print(dict(zip(model.labels, logits.softmax(-1)[0].tolist())))"]
+    answers = "logits[0].tolist()" if regression else "dict(zip(model.labels, logits.softmax(-1)[0].tolist()))"
+    lines += [f"print({answers})"]
     return "\n".join(lines) + "\n"

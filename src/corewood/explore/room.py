@@ -20,7 +20,7 @@ from corewood.model.mask import Mask
 
 MODELS = 2  # that are held at once: a slider goes to and fro
 ANSWERS = 256  # of full models
-EXAMPLES = 50  # of a case, to look through
+EXAMPLES = 100  # of a case, to look through
 LABELLED = 64  # examples for the importance of units
 
 
@@ -147,8 +147,9 @@ def save(room: Room, asked: ToKeep) -> Steps:
 
 def python(room: Room, asked: OfText) -> Steps:
     yield 0, 1
-    _, mask = room.masked(asked)
-    return {"python": keep.python(room.subject, asked.place, mask, asked.ablate, asked.texts)}
+    model, mask = room.masked(asked)
+    regression = len(model.labels) == 1
+    return {"python": keep.python(room.subject, asked.place, mask, asked.ablate, asked.texts, regression)}
 
 
 # what a request is called -> what it holds, what it does, and how urgent it is

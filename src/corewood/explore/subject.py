@@ -160,12 +160,13 @@ class OfStudy(Subject):
         which = f'"{FULL}", {place.task!r}, {place.tuning}' if len(self.plan.models) > 1 else ""
         lines = [f"outcome = {self.python}  # nothing is computed again"]
         if place.step == self.plan.models[place.task, place.tuning].last:
-            return [*lines, f"model = outcome.model({which})"]
-        task = self.task(place.task)
-        lines.append(f"results, task = outcome.results, outcome.plan.tasks[{place.task!r}]")
-        lines.append(f"model = results.model(results.full({(place.task, place.tuning)!r}, {place.step}))")
+            lines.append(f"model = outcome.model({which})")
+        else:
+            lines.append("results = outcome.results")
+            lines.append(f"model = results.model(results.full({(place.task, place.tuning)!r}, {place.step}))")
         if not self.knows_means(place):
-            lines.append(f"cw.mean_activations(model, task.splits[{task.sampled!r}], {MEANS})")
+            texts = f"outcome.plan.tasks[{place.task!r}].splits[{self.task(place.task).sampled!r}]"
+            lines.append(f"cw.mean_activations(model, {texts}, {MEANS})")
         return lines
 
     def knows_means(self, place: Place) -> bool:

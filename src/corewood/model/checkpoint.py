@@ -47,8 +47,6 @@ def read_config(source: str, revision: str | None = None) -> Any:
     """A folder's, or a hub model's; of a family that Corewood knows, with sizes that a model can have."""
     quiet_transformers()
     local, pinned = Path(source).is_dir(), revision or "main"
-    if local and revision is not None:
-        raise InputError(f"{source}: is a folder, and a revision ({revision}) is of a model on the hub; leave it out")
     try:
         if local:
             raw = parse_json(read_bytes(Path(source) / "config.json", CONFIG_BYTES), f"model {source}: its config.json ")

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from corewood.errors import InputError, nearest
+from corewood.model.arrays import read_npy
 from corewood.untrusted import why
 
 
@@ -208,7 +209,9 @@ class Mask:
         path = Path(path)
         try:
             if path.suffix == ".npy":
-                grid = np.load(path, allow_pickle=False)
+                if not path.exists():
+                    raise FileNotFoundError
+                grid = read_npy(path)
                 if heads is None or grid.shape[1] == heads + 1:
                     return cls(grid[:, :-1], grid[:, -1])
                 return cls(grid, np.ones(len(grid)))

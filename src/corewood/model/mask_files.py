@@ -17,7 +17,7 @@ from corewood.untrusted import parse_json, read_bytes, readable, user_path, why
 SUFFIXES = (".npy", ".json", ".safetensors")
 KINDS = ("heads", "mlps")
 LARGEST = 100_000_000  # bytes of one file
-MOST = 500  # masks at a time: each is compared with every other
+MOST = 500  # masks that are compared with each other
 LAST = "if the last column of an .npy is the MLP, say --mlps"
 
 
@@ -122,8 +122,6 @@ def hard(file: Path, values: np.ndarray) -> np.ndarray:
 
 
 def check_shapes(found: Sequence[Named], last_is_mlp: bool) -> None:
-    if len(found) > MOST:
-        raise InputError(f"{len(found):,} masks, and {MOST} at a time are the most: each is compared with every other")
     for kind in KINDS:
         group = having(found, kind)
         for mask in group:

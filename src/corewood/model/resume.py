@@ -124,6 +124,13 @@ def apart(output: Any) -> Any:
     return tuple(map(apart, output)) if isinstance(output, tuple) else output.detach() if torch.is_tensor(output) else output
 
 
+def repeated(output: Any, variants: int) -> Any:
+    """What a layer gave on the inputs of one variant, for all of them."""
+    if isinstance(output, tuple):
+        return tuple(repeated(part, variants) for part in output)
+    return output.repeat(variants, 1, 1) if torch.is_tensor(output) else output
+
+
 @contextmanager
 def resumed(
     model: Model, below: list[Any], first: int, gates: Gates, rows: int, ablate: Ablation, means: Means | None
@@ -155,6 +162,8 @@ def resumed(
         """Where (variant, feature) gates close something: (row, token, feature) -> (variant, row, token, feature)"""
         return {first: partial(mix, gate[:, None, None], ablated)} if bool((gate < 1).any()) else {}
 
+    if getattr(model.net.config, "conv_kernel_size", 0):  # DeBERTa-v2's convolution adds layer 0 to the embeddings of all
+        below = [repeated(output, variants) for output in below]
     heads = spread(gates.heads[:, first].repeat_interleave(model.head_width, -1), ablated[0][first])
     mlps = spread(gates.mlps[:, first, None], ablated[1][first])
     own = Gates(gates.heads.repeat_interleave(rows, 0), gates.mlps.repeat_interleave(rows, 0))  # (variant * rows, ...)

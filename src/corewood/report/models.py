@@ -28,10 +28,7 @@ class ModelTables:
     label: str  # empty where there is but one
     tables: Tables
     key: tuple[str, int] | None = None  # task and seed of the fine-tuning
-
-    @property
-    def slug(self) -> str:
-        return re.sub(r"[^A-Za-z0-9]+", "-", self.label).strip("-").lower()
+    slug: str = ""  # of the label, unlike those of the others
 
 
 def apart(tables: Tables) -> Tables:
@@ -56,11 +53,13 @@ def models_of(tables: Tables) -> list[ModelTables]:
                     mine.append(way)
     keys = [(task, tuning, way, place) for (task, tuning), ways in groups.items() for place, way in enumerate(ways or [""])]
     several = [len({key[i] for key in keys}) > 1 for i in range(3)]
-    made = []
+    made: list[ModelTables] = []
     for task, tuning, way, place in keys:
         parts = (task, f"seed {tuning}", way)
         label = ", ".join(str(part) for part, wanted in zip(parts, several, strict=True) if wanted)
-        made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0), (task, tuning)))
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-").lower()
+        slug += f"-{len(made)}" * (slug in [one.slug for one in made])  # tasks may be called a.b and a-b
+        made.append(ModelTables(label, rows_of(tables, task, tuning, way, first=place == 0), (task, tuning), slug))
     return made or [ModelTables("", {})]  # nothing is compared within a model
 
 

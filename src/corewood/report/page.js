@@ -135,11 +135,22 @@ if (chosen) {
 
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
+  const heads = table.tHead.querySelectorAll("th");
+  for (const head of heads) head.tabIndex = 0;
+  table.tHead.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    event.target.closest("th").click();
+  });
   table.tHead.addEventListener("click", (event) => {
     const head = event.target.closest("th");
     const down = !head.classList.contains("down");
-    for (const other of table.tHead.querySelectorAll("th")) other.classList.remove("up", "down");
+    for (const other of heads) {
+      other.classList.remove("up", "down");
+      other.removeAttribute("aria-sort");
+    }
     head.classList.add(down ? "down" : "up");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const value = (row) => row.cells[head.cellIndex].dataset.value;
     const order = (a, b) => {
       const difference = Number(value(a)) - Number(value(b));

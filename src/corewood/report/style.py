@@ -14,7 +14,7 @@ import pandas as pd
 
 Tables = Mapping[str, pd.DataFrame]
 
-INK, PALE, MARK, PAPER, GREY = "#22302a", "#d9ded9", "#b5472f", "white", "#9aa59e"
+INK, PALE, MARK, PAPER, GREY = "#22302a", "#d9ded9", "#b5472f", "#ffffff", "#9aa59e"
 GREENS = ["#f4f6f2", "#cfe0cf", "#8fbb97", "#4b8b63", "#1f5d3f"]
 RED_TO_BLUE = ["#a5281f", "#e08a6c", "#f7f7f5", "#7fb0d3", "#1f5f9e"]
 LINES = ["#1f5d3f", "#b5472f", "#c98a1b", "#3f6fa3", "#7a4f9a", "#5f8f2f", "#a83e6c", "#2f8f8f", "#8a6a4f", "#55606b"]

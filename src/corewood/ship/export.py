@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -94,19 +95,39 @@ def check_ablation(ablate: Ablation | None) -> None:
 
 def judged(model: Model, mask: Mask | WeightMask, ablate: Ablation, means: Means | None, task: Task) -> list[Judged]:
     """The validation and challenge sets of a task, as the full model and the subnetwork see them."""
-    made, whole = [], model.units.full()
+    made = []
     sets = {"validation": ("in-domain", task.validation), **{n: ("challenge", split) for n, split in task.challenge.items()}}
     for name, (domain, split) in sets.items():
         texts = encode(split, model.tokenizer, model.max_length)
-        full = logits_of(model, whole, texts)
-        if isinstance(mask, WeightMask):
-            with weights_masked(model, mask):
-                own = logits_of(model, whole, texts)
-        else:
-            own = logits_of(model, mask, texts, ablate, means)
         metric = task.metric if domain == "in-domain" or split.regression else "accuracy"
-        made.append(Judged(name, domain, split, texts, full, own, metric))
+        made.append(Judged(name, domain, split, texts, *full_and_own(model, mask, ablate, means, texts), metric))
     return made
+
+
+def full_and_own(
+    model: Model, mask: Mask | WeightMask, ablate: Ablation, means: Means | None, texts: Encoded
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the full model, and of the subnetwork."""
+    whole = model.units.full()
+    full = logits_of(model, whole, texts)
+    if isinstance(mask, WeightMask):
+        with weights_masked(model, mask):
+            return full, logits_of(model, whole, texts)
+    return full, logits_of(model, mask, texts, ablate, means)
+
+
+def in_float32(subject: Subject) -> Subject:
+    """What was judged in 16 bits is judged again: the file has 32, and other answers close to a tie."""
+    model, own = subject.model, (subject.mask, subject.ablate, subject.means)
+    if model.precision == "float32":
+        return subject
+    facts = {**subject.origin.facts, "Precision of the study": f"{model.precision}; judged here in float32"}
+    exact = replace(model, precision="float32")
+    sets = []
+    for one in subject.sets:
+        full, found = full_and_own(exact, *own, one.encoded)
+        sets.append(replace(one, full=full, own=found))
+    return replace(subject, model=exact, sets=tuple(sets), origin=replace(subject.origin, facts=facts))
 
 
 def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line: None, progress: Show = False) -> Shipped:
@@ -114,6 +135,7 @@ def ship(subject: Subject, out: Path, wanted: Wanted, tell: Tell = lambda _line:
     check_installed()
     check_ablation(subject.ablate)
     quiet_transformers()
+    subject = in_float32(subject)
     model, small = subject.model, subject.small()
     with new_folder(out) as folder:
         write_tokenizer(model, folder)

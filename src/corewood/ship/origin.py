@@ -38,8 +38,8 @@ def base_of(checkpoint: str, source: str) -> dict[str, Any]:
 
 
 def licence_of(source: str) -> str:
-    said = card_of(source).get("license", "")
-    return said if isinstance(said, str) else ", ".join(map(str, said))
+    said = card_of(source).get("license") or ""
+    return ", ".join(map(str, said)) if isinstance(said, list) else str(said)
 
 
 def base_in_memory(model: Model) -> dict[str, Any]:

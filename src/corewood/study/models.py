@@ -102,6 +102,8 @@ def precision_of(spec: ModelSpec, bfloat16: bool) -> str:
 
 def read_checkpoint(spec: ModelSpec, base: Path, bfloat16: bool = False) -> Checkpoint:
     source = resolve(spec.checkpoint, base)
+    if spec.revision is not None and Path(source).is_dir():
+        raise InputError(f"model.revision: is of a model on the hub, and {spec.checkpoint} is a folder; leave it out")
     config = read_config(source, spec.revision)
     tokenizer = read_tokenizer(source, spec.pad_token, spec.revision)
     check_vocabulary(tokenizer, config, spec.checkpoint)

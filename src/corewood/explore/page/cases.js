@@ -18,6 +18,7 @@ function offer() {
   if (!model.cases.length) return;
   choices(byId("each"), SAMPLES.map((each) => [each, `${each} of each case, ${inTime(seconds(each))}`]), state.each);
   shown = null;
+  only = ""; // another task has other cases
   byId("cases").tBodies[0].replaceChildren();
 }
 

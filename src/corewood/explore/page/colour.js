@@ -1,5 +1,5 @@
 // What colours the grid: a colouring of the study, the change that a click would make, or nothing but open and closed.
-import { follow, Refused } from "./api.js";
+import { follow, Refused, stop } from "./api.js";
 import { byId, groups, make, percent } from "./dom.js";
 import { asked, change, model, on, state } from "./state.js";
 
@@ -124,10 +124,11 @@ export function offer() {
 byId("colour").addEventListener("change", (event) => change({ colour: event.target.value }));
 darkness.addEventListener("change", () => all.forEach((draw) => draw()));
 onColours(showLegend);
-on(["model"], () => {
+on(["model", "ablate"], () => {
+  stop("importance"); // what it was asked for is another model's, or of another stand-in
   computed = {};
   offer();
-  showLegend();
+  all.forEach((draw) => draw());
   fetchValues();
 });
 on(["colour"], () => {

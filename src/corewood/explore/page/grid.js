@@ -153,7 +153,7 @@ grid.addEventListener("keydown", (event) => {
 byId("undo").addEventListener("click", undo);
 byId("redo").addEventListener("click", redo);
 document.addEventListener("keydown", (event) => {
-  if (!(event.ctrlKey || event.metaKey) || event.target.matches("textarea, input")) return;
+  if (!(event.ctrlKey || event.metaKey) || event.target.matches("textarea, input:not([type=radio], [type=range])")) return;
   const key = event.key.toLowerCase();
   if (key === "z" || key === "y") {
     event.preventDefault();

@@ -223,7 +223,7 @@ byId("next").addEventListener("click", () => another(1));
 byId("before").addEventListener("click", () => another(-1));
 byId("flip").addEventListener("click", searchFlips);
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("textarea, input, select")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("textarea, input:not([type=radio], [type=range]), select")) return;
   if (event.key.toLowerCase() === "f") searchFlips();
   if (event.key.toLowerCase() === "n") another(1);
 });

@@ -23,8 +23,7 @@ const measure = later(350, async () => {
   if (!hasText()) return show("–", "");
   const found = await quietly(ask("speed", { ...asked(), ...texts() }));
   if (!found) return;
-  const why = found.slim ? "" : "; its family cannot be made smaller here";
-  show(time(found.now), `the full model: ${time(found.full)}${why}`);
+  show(time(found.now), `the full model: ${time(found.full)}`);
 });
 
 function show(now, full) {
