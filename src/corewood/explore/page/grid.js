@@ -128,6 +128,7 @@ grid.addEventListener("click", (event) => {
   const unit = unitAt(event.target);
   if (unit === null || event.detail !== 0) return;
   if (event.shiftKey) toggleLayer(layerOf(unit));
+  else if (looking()) focus(unit);
   else toggle(unit);
 });
 
