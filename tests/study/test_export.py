@@ -147,7 +147,7 @@ def test_the_recommended_one_is_exported_without_a_name(
 ) -> None:
     results = results_with(here)
     rows = [  # as if the tiny model had learnt something
-        {"task": "task", "tuning": 0, "subnetwork": name, "domain": domain, "verdict": "kept", "change": 0.0}
+        {"task": "task", "tuning": 0, "way": "l0", "subnetwork": name, "domain": domain, "verdict": "kept", "change": 0.0}
         for name in ("l0-40-s0", "l0-70-s0")
         for domain in ("in-domain", "challenge")
     ]
