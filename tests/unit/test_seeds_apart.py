@@ -11,7 +11,7 @@ import pytest
 
 from corewood.model.mask import Mask
 from corewood.report.survivors import of_seeds
-from corewood.report.verdicts import first_mode, what_is_lost
+from corewood.report.verdicts import first_mode, models_points, what_is_lost
 from corewood.study.questions.core import across_tunings, core_table
 
 
@@ -53,6 +53,23 @@ def test_the_first_of_several_modes_of_a_way() -> None:
     modes = [("importance", "both"), ("importance", "heads"), ("l0", "both"), ("importance", "both")]
     rows = pd.DataFrame([{**facts, "way": way, "prune": prune} for way, prune in modes])
     assert first_mode(rows).index.tolist() == [0, 2, 3]
+
+
+def test_what_several_models_lose() -> None:
+    verdicts = {"a": "lost lost lost lost", "b": "lost kept open lost", "c": "kept kept open kept"}
+    who = [(0, "s0"), (0, "s1"), (1, "s0"), (1, "s1")]
+    rows = [
+        {"task": "t", "tuning": tuning, "way": "l0", "prune": "both", "target": 0.7, "subnetwork": one, "dataset": "hard",
+         "domain": "challenge", "case": case, "verdict": verdict}
+        for case, said in verdicts.items()
+        for (tuning, one), verdict in zip(who, said.split(), strict=True)
+    ]  # fmt: skip
+    (said,) = models_points.make({"verdicts": pd.DataFrame(rows), "sizes": pd.DataFrame()})
+    assert said == (
+        "“t”, 70 % removed by l0: of the cases that the full models handle, all 4 subnetworks lose “a”; some lose “b” (2 of 4)."
+    )
+    (said,) = models_points.make({"verdicts": pd.DataFrame(rows[-4:]), "sizes": pd.DataFrame()})
+    assert said.endswith("none of 4 subnetworks is shown to lose one.")
 
 
 def test_numbers_of_open_cases_are_those_of_the_cases_named() -> None:

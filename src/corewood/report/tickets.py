@@ -392,7 +392,7 @@ def headline(tables: Tables, model: str) -> str | None:
             parts.append((int(good["as_full"].sum()), len(good), spoken(method)))
     if not parts:
         unknown = f"Subnetworks of {model}: none was retrained, so whether there are winning tickets is not known."
-        return unknown if "ways" not in tables else None
+        return unknown if "ways" not in tables and "spread" not in tables else None
     if all(n == 1 for _, n, _ in parts):
         yes, no = ([name for won, _, name in parts if won == hit] for hit in (1, 0))
         if not no:

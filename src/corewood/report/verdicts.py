@@ -102,6 +102,30 @@ def size_points(tables: Tables) -> list[str]:
     return [at_size(tables, target) for target in shown(tables["verdicts"]["target"])]
 
 
+@says(of="verdicts sizes", single=False)
+def models_points(tables: Tables) -> list[str]:
+    """Of several models: what all their subnetworks of a size lose, and what some do."""
+    said = []
+    found = first_mode(outside(tables["verdicts"]))
+    for (task, way, target), rows in found.groupby(["task", "way", "target"], sort=False):
+        rows = rows.assign(name=[name(row) for _, row in rows.iterrows()], gone=rows["verdict"] == LOST)
+        number = len(rows.drop_duplicates(["tuning", "subnetwork"]))
+        lost = rows.groupby("name", sort=False)["gone"].agg(["sum", "size"])
+        every = [str(case) for case, row in lost.iterrows() if row["sum"] == row["size"] == number]
+        partly = [
+            f"{quoted(str(case))} ({row['sum']} of {row['size']})"
+            for case, row in lost[lost["sum"] > 0].iterrows()
+            if str(case) not in every
+        ]
+        more = [f"{len(partly) - MOST_NAMED} more"] if len(partly) > MOST_NAMED else []
+        parts = [f"all {number} subnetworks lose {some(every)}"] if every else []
+        parts += [f"some lose {joined([*partly[:MOST_NAMED], *more])}"] if partly else []
+        told = "; ".join(parts) or f"none of {number} subnetworks is shown to lose one"
+        size = f"{100 * float(str(target)):g} % removed by {way}" if target else f"pruned to a threshold by {way}"
+        said.append(f"“{task}”, {size}: of the cases that the full models handle, {told}.")
+    return said
+
+
 def first_mode(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Of ways that removed several kinds of units in turn, the first: those that `spread` is about."""
     return verdicts[verdicts["prune"] == verdicts.groupby(["task", "tuning", "way"])["prune"].transform("first")]
