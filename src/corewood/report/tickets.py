@@ -559,5 +559,5 @@ def basis_point(tables: Tables) -> list[str]:
     if tunings.max() == 1:
         beside = "; ± is over searches" if most > 1 else ""
         return [f"All of this rests on one fine-tuning of {tasks}: how much another would change is not known{beside}."]
-    over = "which are also what ± is taken over" if most <= tunings.max() else "± is taken over these and the searches in each"
-    return [f"All of this rests on {between(tunings, 0)} seeds of fine-tuning, {over}, and on {tasks}."]
+    also = " and the searches in each" if most > tunings.max() else ""
+    return [f"All of this rests on {between(tunings, 0)} seeds of fine-tuning and on {tasks}; ± is taken over these{also}."]
