@@ -15,7 +15,7 @@ from corewood.spec.study import CHALLENGE
 
 Order = Literal["accuracies", "seeds"]
 IN_DOMAIN, MIXED = "in domain", "mixed"
-SLACK = 1e-9
+SLACK = 1e-9  # of sums of shares
 
 
 def effective_size(
@@ -70,7 +70,7 @@ def by_rules(
             full, first = float(whole[checkpoint, name]), part.iloc[0]
             facts = {"checkpoint": checkpoint, "set": name, "full": full, "whole": bool(first["whole"])}
             facts |= {"metric": first["metric"], "trivial": bool(full <= first["floor"] + margin + SLACK)}
-            seeds, targets = (sorted({*part[name], *more}) for name, more in zip(("seed", "target"), asked, strict=True))
+            seeds, targets = (sorted({*part[column], *more}) for column, more in zip(("seed", "target"), asked, strict=True))
             grid = part.pivot(index="seed", columns="target", values="value")
             grids.append((facts, full, grid.reindex(index=seeds, columns=targets)))
     return pd.DataFrame(

@@ -1,8 +1,9 @@
 """Does a subnetwork still handle what its full model handles? Kept, lost, or not to be told with so many examples.
 
 Both answer the same examples, so each case is a paired comparison. It is *kept* where the 95 % interval of the change stays
-above -MARGIN; *lost* where it fell by more than that, and by more than chance (McNemar's exact test, Holm's correction over all
-cases and subnetworks of one size); else it is *open*, and `needed` says how many examples would tell if they came out alike.
+above -MARGIN; *lost* where it fell by that much or more, and by more than chance (McNemar's exact test, Holm's correction over
+all cases and subnetworks of one size); else it is *open*, and `needed` says how many examples would tell if they came out
+alike.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from scipy.stats import norm
 
 from corewood.analyse.ablation import paired_interval
 from corewood.analyse.differences import REAL, corrected, mcnemar
+from corewood.analyse.effective import SLACK
 from corewood.evaluate.metrics import Z
 
 KEPT, LOST, OPEN = "kept", "lost", "open"
 MARGIN = 0.05  # the largest loss that an interval may hold where a case is kept, the smallest that counts as lost: a choice
-SLACK = 1e-9  # of sums of shares
 HANDLES = 0.5  # of a case that the full model gets less of right, nothing can be lost
 MOST = 1_000_000  # examples that are worth naming
 

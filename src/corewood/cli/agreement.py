@@ -16,9 +16,10 @@ from rich.markup import escape
 from corewood.analyse.stability import Stability, pairs, unit_stability
 from corewood.cli.screen import screen, table
 from corewood.errors import InputError
-from corewood.model.mask_files import KINDS, LAST, MOST, Named, check_shapes, having, mask_files, read_file
+from corewood.model.mask_files import KINDS, LAST, Named, check_shapes, having, mask_files, read_file
 
 ROWS = 20  # pairs on the screen
+MOST = 500  # masks: each is compared with every other
 
 
 def say_agreement(masks: Sequence[Path], last_is_mlp: bool, out: Path | None) -> pd.DataFrame:

@@ -17,7 +17,6 @@ from corewood.untrusted import parse_json, read_bytes, readable, user_path, why
 SUFFIXES = (".npy", ".json", ".safetensors")
 KINDS = ("heads", "mlps")
 LARGEST = 100_000_000  # bytes of one file
-MOST = 500  # masks that are compared with each other
 LAST = "if the last column of an .npy is the MLP, say --mlps"
 
 
