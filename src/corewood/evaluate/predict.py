@@ -15,6 +15,7 @@ from corewood.data.task import Split, one_split
 from corewood.errors import InputError, nearest
 from corewood.evaluate.examples import Which, chosen, examples
 from corewood.evaluate.metrics import Judge
+from corewood.model.first_token import first_token
 from corewood.model.gates import Means, check_model
 from corewood.model.load import Model
 from corewood.model.mask import Mask, all_masks
@@ -36,7 +37,7 @@ def logits_of(
 ) -> np.ndarray:
     """(example, class) of one subnetwork: slim where closed units give the same to every token, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
-    with subnetwork(model, mask, ablate, means) as call:
+    with subnetwork(model, mask, ablate, means) as call, first_token(model, ablate):
         for indices in by_length(examples.lengths, progress=progress):
             logits[indices] = call(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
     return logits

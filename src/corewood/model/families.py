@@ -24,6 +24,7 @@ class Family:
     mlp_out: str
     fused: Literal["no", "thirds", "per_head"] = "no"  # one projection: all queries, keys, values; or those of each head
     transposed: bool = False  # weights are kept (in, out)
+    behind_attention: str = ""  # takes what attention gives and its input, in models whose classifier reads the first token
     position_offset: int = 0  # positions that no token has, since they begin after the padding index
     # for running it with fewer heads: what else is made head by head, and which attributes of the attention hold widths
     relative: tuple[str, ...] = ()  # projections of relative positions, in models that have them
@@ -52,6 +53,7 @@ BERT = Family(
     "attention.output.dense",
     ("intermediate.dense",),
     "output.dense",
+    behind_attention="attention.output",
 )
 ROBERTA = replace(BERT, position_offset=2)
 LLAMA = Family(
@@ -73,6 +75,7 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
         ROBERTA,
         attention_in=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
         attention_out="attention.attn.o",
+        behind_attention="",
         position_bias=True,
         features_in="all_head_size",
     ),
@@ -119,6 +122,7 @@ FAMILIES: dict[str, Family] = {  # by the config's model_type
     "deberta-v2": replace(
         BERT,
         attention_in=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
+        behind_attention="",  # a convolution may want all tokens
         relative=("attention.self.pos_key_proj", "attention.self.pos_query_proj"),
         heads_in="num_attention_heads",
     ),

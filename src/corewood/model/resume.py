@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
+from corewood.model.first_token import first_token
 from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, closing, gated, hooked, mix
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks
@@ -57,14 +58,14 @@ def variants(
     done = 0
     for indices in by_length(examples.lengths, ROWS):
         batch = examples.batch(indices, model.device)
-        with recorded(model) as below, gated(model, base, ablate, means):
+        with first_token(model), recorded(model) as below, gated(model, base, ablate, means):
             whole = model(**batch).logits.float().cpu().numpy()
         for layer, few, gates in calls:
             if layer == model.units.layers:
                 logits[np.ix_(few, indices)] = whole
                 continue
             many = {name: values.repeat(len(few), 1) for name, values in batch.items()}
-            with resumed(model, below, layer, gates, len(indices), ablate, means):
+            with first_token(model), resumed(model, below, layer, gates, len(indices), ablate, means):
                 found = model(**many).logits.float().cpu().numpy()
             logits[np.ix_(few, indices)] = found.reshape(len(few), len(indices), -1)
         done += len(indices)
@@ -91,7 +92,7 @@ def slim_variants(
         layer = first_change(mask, ran.mask)
         if layer == model.units.layers:
             continue
-        with subnetwork(model, mask, ablate, means) as call:
+        with subnetwork(model, mask, ablate, means) as call, first_token(model, ablate):
             for rows, outputs in ran.below:
                 with given_below(model, outputs, layer):
                     logits[place, rows] = call(**examples.batch(rows, model.device)).logits.float().cpu().numpy()

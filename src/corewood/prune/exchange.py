@@ -23,6 +23,7 @@ from torch import Tensor
 from corewood.data.encode import Encoded, by_length
 from corewood.evaluate.metrics import kl
 from corewood.evaluate.predict import logits_of
+from corewood.model.first_token import first_token
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
@@ -126,6 +127,7 @@ def linearise(texts: Texts, mask: Mask) -> Linear:
     for rows in by_length(texts.examples.lengths, BATCH):
         z = vector.repeat(len(rows), 1).requires_grad_()  # (example, unit): every example has a slope of its own
         with (
+            first_token(model, texts.ablate),
             recorded(model) as outputs,
             gated(model, Gates.from_vector(z, units.layers, units.heads), texts.ablate, texts.means),
         ):

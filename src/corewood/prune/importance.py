@@ -22,6 +22,7 @@ from corewood.data.task import Split, one_split
 from corewood.errors import JobError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
+from corewood.model.first_token import first_token
 from corewood.model.gates import Gates, Means, check_model, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
@@ -54,7 +55,7 @@ def importance_scores(
     alone = settings.per == "example"
     units, batches = model.units, 0
     answers = torch.tensor(gold, dtype=torch.float32 if gold.dtype.kind == "f" else torch.int64, device=model.device)
-    with frozen(model, False), torch.enable_grad():
+    with frozen(model, False), torch.enable_grad(), first_token(model):
         order = by_length(examples.lengths, settings.batch) if settings.by_length else in_order(len(examples), settings.batch)
         for indices in order:
             z = start.expand((len(indices), -1) if alone else (-1,)).clone().requires_grad_()  # ([example,] unit)

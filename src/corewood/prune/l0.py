@@ -29,6 +29,7 @@ from torch import Tensor
 from corewood import seal
 from corewood.data.encode import Encoded, shuffled
 from corewood.errors import InputError, JobError
+from corewood.model.first_token import first_token
 from corewood.model.gates import Gates, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Units
@@ -393,7 +394,7 @@ def run_part(
     wide = [z.expand(len(indices), -1) for z, indices in zip(drawn, rows, strict=True)] if len(rows) > 1 else drawn
     gates = Gates.from_vector((torch.cat(wide) if len(rows) > 1 else wide[0]).to(model.device), units.layers, units.heads)
     every = np.concatenate(rows)
-    with gated(model, gates, texts.ablate, texts.means, seeds[0] + states[0].step):
+    with first_token(model, texts.ablate), gated(model, gates, texts.ablate, texts.means, seeds[0] + states[0].step):
         logits = model(**texts.examples.batch(every, model.device)).logits.float().cpu()
     full = torch.from_numpy(texts.full[every])
     divergence = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)

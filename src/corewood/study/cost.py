@@ -11,6 +11,7 @@ import torch
 
 from corewood.data.encode import Encoded, encode
 from corewood.data.task import Split
+from corewood.model.first_token import first_token
 from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
@@ -161,7 +162,8 @@ def forward_pace(model: Model, examples: Encoded) -> float:
         for half in halves:
             model.net(**examples.batch(half, model.device))
 
-    return pace(work, len(examples))
+    with first_token(model):
+        return pace(work, len(examples))
 
 
 def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation) -> float:
