@@ -48,8 +48,9 @@ from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.reference import no_progress
 from corewood.prune.exchange import Texts
+from corewood.prune.final import final_mask
 from corewood.prune.importance import importance_search
-from corewood.prune.l0 import best_of_starts, final_mask, held_out, l0_search
+from corewood.prune.l0 import best_of_starts, held_out, l0_search
 from corewood.prune.tickets import RANDOM, unit_ticket
 from corewood.spec import L0, Importance, SourceSpec, parse_study
 from corewood.store.store import Store

@@ -21,32 +21,14 @@ from corewood.data.encode import encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError, JobError
 from corewood.evaluate.predict import logits_of
-from corewood.model.gates import Gates, gated
+from corewood.model.gates import Gates, frozen, gated
 from corewood.model.load import Model
 from corewood.model.mask import Units
 from corewood.model.reference import reference
+from corewood.prune.concrete import HIGH, LOW, TEMPERATURE, closed_probability, mean_gate, sample_gates, shift_to
 from corewood.prune.exchange import Exchanged, Texts, draw, exchange_round, linearise
-from corewood.prune.l0 import (
-    HIGH,
-    LOW,
-    TEMPERATURE,
-    Found,
-    State,
-    best_of_starts,
-    closed_probability,
-    final_mask,
-    frozen,
-    held_out,
-    l0_search,
-    mean_gate,
-    pins,
-    released_rule,
-    sample_gates,
-    shift_to,
-    step,
-    stream,
-    target_at,
-)
+from corewood.prune.final import final_mask, released_rule
+from corewood.prune.l0 import Found, State, best_of_starts, held_out, l0_search, pins, step, stream, target_at
 from corewood.spec import L0, kept_units
 
 TASK = overlap(train=400, validation=32, per_case=2)

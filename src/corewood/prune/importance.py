@@ -23,12 +23,11 @@ from corewood.errors import JobError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
 from corewood.model.first_token import first_token
-from corewood.model.gates import Gates, Means, check_model, gated
+from corewood.model.gates import Gates, Means, check_model, frozen, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.progress import Show, bar
 from corewood.model.reference import Progress, no_progress
-from corewood.prune.l0 import frozen
 from corewood.spec import Ablation
 from corewood.spec.ways import Importance, Prunes
 

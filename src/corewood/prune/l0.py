@@ -1,7 +1,7 @@
 """L0 search: gates drawn from a hard concrete distribution, trained to keep the full model's predictions.
 
-Louizos et al. 2018 for the distribution, Wang et al. 2020 for the Lagrangian, the Heuristic Core (section 3.1,
-appendix B) for its use on heads and MLPs. docs/methods.md says where the default differs from the released code.
+Wang et al. 2020 for the Lagrangian, the Heuristic Core (section 3.1, appendix B) for its use on heads and MLPs. docs/methods.md
+says where the default differs from the released code. The distribution is in prune/concrete.py.
 
 A part of the sample is held out: it gives no gradients and proposes no exchanges, and says how good the hard mask is. With
 `steps: auto` the soft gates are followed by rounds of exchanges (prune/exchange.py).
@@ -13,8 +13,7 @@ gates have no noise and no gradient, stay what they are under every rule below, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -30,18 +29,15 @@ from corewood import seal
 from corewood.data.encode import Encoded, shuffled
 from corewood.errors import InputError, JobError
 from corewood.model.first_token import first_token
-from corewood.model.gates import Gates, gated
+from corewood.model.gates import Gates, frozen, gated
 from corewood.model.load import Model
-from corewood.model.mask import Mask, Units
+from corewood.model.mask import Mask
 from corewood.model.reference import Progress, Reference, no_progress
+from corewood.prune.concrete import EDGE, closed_probability, mean_gate, sample_gates, shift_to
 from corewood.prune.exchange import LOOK, Exchanged, Texts, exchange_round
+from corewood.prune.final import containing, final_mask, largest
 from corewood.spec import L0, Ablation, kept_units
 
-TEMPERATURE = 2 / 3
-LOW, HIGH = -0.1, 1.1  # the stretched interval; mass outside [0, 1] is clipped onto 0 and 1
-EDGE = 1e-6  # u is drawn from (EDGE, 1 - EDGE)
-LIMIT = 6.0  # |log_alpha|: beyond it a gate gets no gradient any more
-QUANTILES = 64  # points of the grid of noise that expectations are taken over
 ADAM = (0.9, 0.999, 1e-8)
 # of the trajectory; a round of exchanges has no soft gates, and so no `expected`, `sampled`, `closed`, `live` and `gap`
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
@@ -49,23 +45,6 @@ TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a sea
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
 LOOK_EVERY = 256  # examples of gradient steps between two looks
-
-
-def sample_gates(log_alpha: Tensor, u: Tensor) -> Tensor:
-    """(..., unit) uniform noise -> gate values in [0, 1]."""
-    s = torch.sigmoid((torch.log(u) - torch.log1p(-u) + log_alpha) / TEMPERATURE)
-    return (s * (HIGH - LOW) + LOW).clamp(0, 1)
-
-
-def closed_probability(log_alpha: Tensor) -> Tensor:
-    """P(z = 0) = sigmoid(T log(-LOW / HIGH) - log_alpha)."""
-    return torch.sigmoid(TEMPERATURE * math.log(-LOW / HIGH) - log_alpha)
-
-
-def mean_gate(log_alpha: Tensor) -> Tensor:
-    """E[z] of every unit, over a grid of the noise."""
-    u = (torch.arange(QUANTILES) + 0.5) / QUANTILES
-    return sample_gates(log_alpha, u[:, None]).mean(0)
 
 
 def target_at(step: int, settings: L0, pinned: float = 0.0) -> float:
@@ -85,22 +64,6 @@ def rate_at(step: int, settings: L0) -> float:
     warm = min(1.0, (step + settings.counts_from) / settings.warmup) if settings.warmup else 1.0
     left = (settings.gradient_steps - step) / max(1, settings.gradient_steps - settings.warmup)
     return min(warm, left) if settings.linear_decay else warm
-
-
-def shift_to(log_alpha: Tensor, sparsity: float) -> Tensor:
-    """Add to all gates the one number that makes the expected sparsity what it should be."""
-
-    def shifted(by: float) -> Tensor:
-        return torch.where(log_alpha.isinf(), log_alpha, (log_alpha + by).clamp(-LIMIT, LIMIT))
-
-    low, high = -4 * LIMIT, 4 * LIMIT
-    for _ in range(32):
-        middle = (low + high) / 2
-        if 1 - float(mean_gate(shifted(middle)).mean()) > sparsity:
-            low = middle
-        else:
-            high = middle
-    return shifted(high)
 
 
 def pins(names: Sequence[str], closed: Collection[str], held: Collection[str], settings: L0, key: str = "") -> np.ndarray:
@@ -413,50 +376,3 @@ def run_part(
     whole = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
     gradients = torch.autograd.grad(whole * scale, values)
     return [(gradient / scale, *own) for gradient, own in zip(gradients, found, strict=True)]
-
-
-def largest(log_alpha: np.ndarray, count: int) -> np.ndarray:
-    """(unit,) True for so many of the largest; of equal ones the first."""
-    kept = np.zeros(len(log_alpha), bool)
-    kept[np.argsort(-log_alpha, kind="stable")[:count]] = True
-    return kept
-
-
-def final_mask(log_alpha: np.ndarray, units: Units, settings: L0) -> Mask:
-    if settings.final == "released" and settings.threshold == "search":
-        rounded = [released_rule(log_alpha, units, threshold) for threshold in np.arange(21) / 20]
-        return min(rounded, key=lambda mask: abs(len(mask) - (1 - settings.sparsity) * len(units)))
-    if settings.final == "released":
-        return released_rule(log_alpha, units, float(settings.threshold))
-    return units.from_vector(largest(log_alpha, kept_units(len(units), settings.sparsity)))
-
-
-def containing(inside: Mask, log_alpha: np.ndarray, units: Units, sparsity: float) -> Mask:
-    """A larger mask: all of the smaller one, and the units that stood highest when its size was reached."""
-    count = max(kept_units(len(units), sparsity), len(inside))
-    return units.from_vector(largest(np.where(inside.vector, np.inf, log_alpha), count))
-
-
-def released_rule(log_alpha: np.ndarray, units: Units, threshold: float) -> Mask:
-    """The released code: in each of its tensors (the heads of a layer, an MLP) as many zeros as expected, rounded; then the
-    soft values of the rest against one threshold."""
-    soft = np.where(log_alpha == np.inf, np.inf, 1 / (1 + np.exp(-log_alpha / TEMPERATURE * 0.8)))
-    zero = closed_probability(torch.from_numpy(log_alpha)).numpy()
-    ends = [*(units.heads * np.arange(1, units.layers + 1)), *range(units.layers * units.heads + 1, len(units))]
-    for values, closed in zip(np.split(soft, ends), np.split(zero, ends), strict=True):
-        values[np.argsort(values, kind="stable")[: round(float(closed.sum()))]] = 0  # a view: writes through
-    return units.from_vector(soft > threshold)
-
-
-@contextmanager
-def frozen(model: Model, dropout: bool) -> Iterator[None]:
-    """No gradients for weights: backward then runs through activations alone, at half the cost."""
-    wanted = [(p, p.requires_grad) for p in model.net.parameters()]
-    model.net.requires_grad_(False)
-    model.net.train(dropout)
-    try:
-        yield
-    finally:
-        model.net.eval()
-        for parameter, want in wanted:
-            parameter.requires_grad_(want)

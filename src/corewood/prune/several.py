@@ -10,13 +10,13 @@ import torch
 from corewood.data.task import Task, a_kind, one_task
 from corewood.errors import InputError
 from corewood.evaluate.predict import unit_set
-from corewood.model.gates import check_model
+from corewood.model.gates import check_model, frozen
 from corewood.model.load import Model
 from corewood.model.mask import Masks
 from corewood.model.progress import Show, bar, part
 from corewood.model.reference import encode_sample, reference
 from corewood.prune.exchange import Texts
-from corewood.prune.l0 import Found, State, best_of_starts, descend, frozen, l0_search, pins, step
+from corewood.prune.l0 import Found, State, best_of_starts, descend, l0_search, pins, step
 from corewood.spec import L0, Ablation
 
 MEMORY_SHARE, MOST_TOGETHER = 0.7, 16  # of what is free on a GPU, and searches, that share a batch

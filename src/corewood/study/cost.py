@@ -12,10 +12,11 @@ import torch
 from corewood.data.encode import Encoded, encode
 from corewood.data.task import Split
 from corewood.model.first_token import first_token
+from corewood.model.gates import frozen
 from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
-from corewood.prune.l0 import State, frozen, step
+from corewood.prune.l0 import State, step
 from corewood.report import page
 from corewood.report.items import SECTIONS, items_of
 from corewood.spec import L0, Ablation
