@@ -24,7 +24,7 @@ from corewood.data.task import Split
 from corewood.errors import InputError
 from corewood.evaluate.metrics import Z
 from corewood.model.families import FAMILIES
-from corewood.model.gates import check_model
+from corewood.model.gates import at_rest, check_model
 from corewood.model.load import Model
 from corewood.model.reference import Progress, no_progress
 
@@ -53,7 +53,8 @@ def attention_of(model: Model, examples: Sequence[Words]) -> Tensor:
     own = model.net.config._attn_implementation
     model.net.set_attn_implementation("eager")  # the others do not hand out attention
     try:
-        given = model.net(**flat.batch(np.arange(len(examples)), model.device), output_attentions=True).attentions
+        with at_rest(model):
+            given = model.net(**flat.batch(np.arange(len(examples)), model.device), output_attentions=True).attentions
     finally:
         model.net.set_attn_implementation(own)
     if not given or given[0] is None:

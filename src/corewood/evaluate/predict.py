@@ -16,7 +16,7 @@ from corewood.errors import InputError, nearest
 from corewood.evaluate.examples import Which, chosen, examples
 from corewood.evaluate.metrics import Judge
 from corewood.model.first_token import first_token
-from corewood.model.gates import Means, check_model
+from corewood.model.gates import Means, at_rest, check_model
 from corewood.model.load import Model
 from corewood.model.mask import Mask, all_masks
 from corewood.model.progress import Show, bar, part
@@ -37,7 +37,7 @@ def logits_of(
 ) -> np.ndarray:
     """(example, class) of one subnetwork: slim where closed units give the same to every token, gated where not."""
     logits = np.zeros((len(examples), len(model.labels)), np.float32)
-    with subnetwork(model, mask, ablate, means) as call, first_token(model, ablate):
+    with subnetwork(model, mask, ablate, means) as call, at_rest(model), first_token(model, ablate):
         for indices in by_length(examples.lengths, progress=progress):
             logits[indices] = call(**examples.batch(indices, model.device)).logits.float().cpu().numpy()
     return logits
@@ -155,7 +155,7 @@ def unit_set(given: str | Iterable[str], names: Sequence[str], key: str = "ablat
 
 def ablate(
     model: Model,
-    masks: Sequence[Mask],
+    masks: Mask | Sequence[Mask],
     examples: Encoded | Split,
     ablate: Ablation = "mean",
     means: Means | None = None,
@@ -169,9 +169,12 @@ def ablate(
         >>> cw.ablate(model, each, task.validation).shape
         (10, 60, 2)
     """
+    check_model(model, "ablate")
+    masks = all_masks(masks, "ablate")
     if not isinstance(examples, Encoded):
         examples = encode(one_split(examples, "ablate"), model.tokenizer, model.max_length)
     if ablate == "resample":  # values come from other rows of the batch: every mask needs its own run
         each = [part(progress, place, len(masks)) for place in range(len(masks))]
-        return np.stack([logits_of(model, m, examples, ablate, means, told) for m, told in zip(masks, each, strict=True)])
+        found = [logits_of(model, m, examples, ablate, means, told) for m, told in zip(masks, each, strict=True)]
+        return np.stack(found) if found else np.zeros((0, len(examples), len(model.labels)), np.float32)
     return variants(model, masks, examples, model.units.full(), ablate, means, progress)

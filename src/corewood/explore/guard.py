@@ -47,7 +47,10 @@ class Names:
             self.known |= {socket.gethostname().casefold(), socket.getfqdn().casefold()}
 
     def allow(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "").casefold()
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").casefold()
+        except ValueError:  # no host has such a name
+            return False
         return name in self.known or (self.numbers and address(name) is not None)
 
 

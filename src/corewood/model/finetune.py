@@ -230,7 +230,10 @@ def fine_tune(
             trainer.remove_callback(transformers.PrinterCallback)
             if settings.accumulate > 1:
                 trainer.model_accepts_loss_kwargs = False  # else the losses of a batch's parts are summed, not averaged
-            trainer.train(resume_from_checkpoint=last)
+            try:
+                trainer.train(resume_from_checkpoint=last)
+            finally:
+                model.net.eval()
     model.net.eval()
     return kept
 

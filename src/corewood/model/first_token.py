@@ -2,8 +2,7 @@
 
 Of the last layer a BERT's classifier reads the first token alone. All tokens are keys and values of its attention, but what
 stands behind that, three quarters of the layer's work, is wanted for one of them only. Answers, and gradients of answers, stay
-what they are; what the layer gives for other tokens is not there to be looked at. Fine-tuning computes all of it: with fewer
-numbers to draw, dropout would draw others, and every model would come out anew.
+what they are; what the layer gives for other tokens is not there to be looked at.
 """
 
 from __future__ import annotations
@@ -19,21 +18,27 @@ from corewood.spec import Ablation
 if TYPE_CHECKING:
     from corewood.model.load import Model
 
+OWN = ("transformers.models.", "transformers.activations", "torch.nn.")  # a class from elsewhere may read any token
+
 
 def reads_first(model: Model) -> bool:
-    """Whether nothing but the first token is read: so it is in transformers' own classes of some families."""
-    own = type(model.net).__module__.startswith("transformers.models.")
+    """Whether nothing but the first token is read: so it is in some families, unless pooler or classifier were replaced."""
+    if not model.family.behind_attention:
+        return False
+    layers = f"{model.net.base_model_prefix}.{model.family.layers}."
+    around = [type(module).__module__ for name, module in model.net.named_modules() if not name.startswith(layers)]
     chunks = getattr(model.net.config, "chunk_size_feed_forward", 0)  # equal parts of the tokens: one token has none
-    return own and bool(model.family.behind_attention) and not chunks
+    return all(module.startswith(OWN) for module in around) and not chunks
 
 
 @contextmanager
 def first_token(model: Model, ablate: Ablation = "mean") -> Iterator[None]:
     """Inside, the last layer goes on from its attention with the first token alone, where that is all that is read.
 
-    Not where closed units take the values of other examples: those of all tokens may be asked for.
+    Not where closed units take the values of other examples: those of all tokens may be asked for. And not with dropout: with
+    fewer numbers to draw it would draw others, and models and searches of before would come out anew.
     """
-    if ablate == "resample" or not reads_first(model):
+    if ablate == "resample" or model.net.training or not reads_first(model):
         yield
         return
 

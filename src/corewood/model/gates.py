@@ -190,7 +190,7 @@ def gated(
     check_model(model, "gated")
     if not isinstance(mask, Gates):
         one_mask(mask, "gated").check(model.units)
-    gates = Gates.of(mask, model.device) if isinstance(mask, Mask) else mask
+    gates = Gates.of(mask, model.device) if isinstance(mask, Mask) else checked_gates(mask, model)
     with ExitStack() as stack:
         if ablate == "resample":
             donors = Donors(seed)
@@ -199,7 +199,34 @@ def gated(
         else:
             ablated = ablated_values(model, ablate, means)
         stack.enter_context(closing(model, gates, ablated))
-        yield model
+        model.closing += 1
+        try:
+            yield model
+        finally:
+            model.closing -= 1
+
+
+def checked_gates(gates: Gates, model: Model) -> Gates:
+    """As they are, if the model has such units and they are numbers between 0 and 1."""
+    shape = (model.units.layers, model.units.heads)
+    if gates.heads.shape[-2:] != shape or gates.mlps.shape[-1:] != shape[:1]:
+        found = (*gates.heads.shape[-2:], *gates.mlps.shape[-1:])
+        raise InputError(f"gates: {found} layers, heads and MLPs, where the model has {(*shape, shape[0])}")
+    if not all(bool(((z >= 0) & (z <= 1)).all()) for z in (gates.heads.detach(), gates.mlps.detach())):
+        raise InputError("gates: give numbers from 0, closed, to 1, open")
+    return gates
+
+
+def checked_means(means: Means | None, model: Model) -> Means:
+    """Those given, or those that the model carries, if they are of such a model."""
+    means = means or model.means
+    if means is None:
+        raise InputError(
+            "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
+        )
+    if means.heads.shape[:2] != (model.units.layers, model.units.heads) or means.heads.shape[2] != model.head_width:
+        raise InputError(f"{repr(means)[1:-1]}: are not of this model; make them anew, cw.mean_activations(model, split)")
+    return means
 
 
 def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> StandIns:
@@ -208,13 +235,21 @@ def ablated_values(model: Model, ablate: Ablation, means: Means | None) -> Stand
         return [lambda _x: None] * model.units.layers, [lambda _x: None] * model.units.layers
     if ablate != "mean":
         raise InputError(f"ablate={ablate!r}: choose mean, zero or resample")
-    means = means or model.means
-    if means is None:
-        raise InputError(
-            "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
-        )
+    means = checked_means(means, model)
     heads, mlps = means.heads.to(model.device).flatten(1), means.mlps.to(model.device)  # (layer, feature)
     return [lambda x, a=a: a.to(x.dtype) for a in heads], [lambda x, a=a: a.to(x.dtype) for a in mlps]  # type: ignore[misc]
+
+
+@contextmanager
+def at_rest(model: Model) -> Iterator[None]:
+    """Inside, nothing drops out, whoever trained the model last; afterwards every module is as it was."""
+    learning = [module for module in model.net.modules() if module.training]
+    model.net.eval()
+    try:
+        yield
+    finally:
+        for module in learning:
+            module.training = True
 
 
 @contextmanager

@@ -62,6 +62,7 @@ class Model:
     max_length: int
     means: Means | None = field(default=None, repr=False)
     precision: str = "float32"  # of search and evaluation
+    closing: int = field(default=0, repr=False)  # how many blocks of `cw.gated` are open
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -187,6 +188,8 @@ def load(
     words = read_tokenizer(tokenizer or folder, pad_token, revision)
     check_vocabulary(words, config, source)
     if labels is not None:
+        if isinstance(labels, str) or len({*labels}) < len(labels):
+            raise InputError(f"model {source}: labels={labels!r}: give a list of names, each once")
         if not new_head and len(labels) != config.num_labels:
             raise InputError(
                 f"model {source}: model.labels has {len(labels)} names, the checkpoint {config.num_labels} classes"
@@ -199,6 +202,8 @@ def load(
     torch.manual_seed(seed)
     net, info = open_weights(folder, source, revision, config=config, dtype=torch.float32)
     check_fit(net, info, source, new_head)
+    if Path(folder).is_dir():  # a name that is relative may be another folder's tomorrow, or seem to be the hub's
+        net.config._name_or_path = str(Path(folder).absolute())
     # saved under the names it has in memory: transformers would put old ones back (gamma, beta), which resuming does not find
     net._weight_conversions = []
     name = source if source == "minilm" else Path(source).name

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.task import Split, one_split
-from corewood.model.gates import Means, check_model, hooked
+from corewood.errors import InputError
+from corewood.model.gates import Means, at_rest, check_model, hooked
 from corewood.model.load import Model
 
 Progress = Callable[[int, int], None]  # (done, total)
@@ -43,7 +44,7 @@ def reference(model: Model, sample: Encoded, progress: Progress = no_progress) -
             sums.add_(torch.einsum("btf,bt->f", exact, real.to(exact.dtype)).cpu().double())
 
     to_heads, to_mlps = ({i: partial(add, sums[i]) for i in range(units.layers)} for sums in (heads, mlps))
-    with hooked(model, to_heads, to_mlps):
+    with at_rest(model), hooked(model, to_heads, to_mlps):
         for indices in by_length(sample.lengths):
             batch = sample.batch(indices, model.device)
             real = batch["attention_mask"]
@@ -71,6 +72,8 @@ def mean_activations(model: Model, split: Split, examples: int = 2048, seed: int
 
 def sample_indices(count: int, examples: int, seed: int) -> np.ndarray:
     """Which examples a sample takes: all of them, or so many drawn without repetition, in their own order."""
+    if examples < 1:
+        raise InputError(f"a sample of {examples} examples: take 1 or more")
     if examples >= count:
         return np.arange(count)
     return np.sort(np.random.default_rng([seed, 0x5A]).choice(count, examples, replace=False))

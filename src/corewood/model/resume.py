@@ -19,7 +19,7 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
 from corewood.model.first_token import first_token
-from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, closing, gated, hooked, mix
+from corewood.model.gates import Ablated, Change, Gates, Means, ablated_values, at_rest, closing, gated, hooked, mix
 from corewood.model.load import Model
 from corewood.model.mask import Mask, Masks
 from corewood.model.reference import Progress, no_progress
@@ -58,14 +58,14 @@ def variants(
     done = 0
     for indices in by_length(examples.lengths, ROWS):
         batch = examples.batch(indices, model.device)
-        with first_token(model), recorded(model) as below, gated(model, base, ablate, means):
+        with at_rest(model), first_token(model), recorded(model) as below, gated(model, base, ablate, means):
             whole = model(**batch).logits.float().cpu().numpy()
         for layer, few, gates in calls:
             if layer == model.units.layers:
                 logits[np.ix_(few, indices)] = whole
                 continue
             many = {name: values.repeat(len(few), 1) for name, values in batch.items()}
-            with first_token(model), resumed(model, below, layer, gates, len(indices), ablate, means):
+            with at_rest(model), first_token(model), resumed(model, below, layer, gates, len(indices), ablate, means):
                 found = model(**many).logits.float().cpu().numpy()
             logits[np.ix_(few, indices)] = found.reshape(len(few), len(indices), -1)
         done += len(indices)
@@ -92,7 +92,7 @@ def slim_variants(
         layer = first_change(mask, ran.mask)
         if layer == model.units.layers:
             continue
-        with subnetwork(model, mask, ablate, means) as call, first_token(model, ablate):
+        with subnetwork(model, mask, ablate, means) as call, at_rest(model), first_token(model, ablate):
             for rows, outputs in ran.below:
                 with given_below(model, outputs, layer):
                     logits[place, rows] = call(**examples.batch(rows, model.device)).logits.float().cpu().numpy()
@@ -150,7 +150,8 @@ def resumed(
         return value[:rows] if isinstance(value, Tensor) and value.shape[:1] == (variants * rows,) else value
 
     def one_variant(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        kwargs = {k: tuple(map(shrink, v)) if isinstance(v, tuple) else shrink(v) for k, v in kwargs.items()}
+        apart = {k: kwargs.pop(k) for k in ("rel_embeddings",) if k in kwargs}  # DeBERTa-v2's: rows of it are no examples
+        kwargs = apart | {k: tuple(map(shrink, v)) if isinstance(v, tuple) else shrink(v) for k, v in kwargs.items()}
         return tuple(map(shrink, args)), kwargs
 
     def all_variants(_module: Any, _args: Any, output: Any) -> Any:

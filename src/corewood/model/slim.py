@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from corewood.errors import InputError
-from corewood.model.gates import Means, check_model, gated
+from corewood.model.gates import Means, check_model, checked_means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask, one_mask
 from corewood.spec import Ablation
@@ -178,9 +178,9 @@ def changes(model: Model, mask: Mask, ablate: Ablation, means: Means | None, con
     """What a subnetwork's modules have in the place of the model's own. Without `constants`, a block that is closed as a whole
     keeps one head, or one feature of an MLP, with zeros behind it: its shape can be trained."""
     mask.check(model.units)
-    means = (means or model.means) if ablate == "mean" else None
-    if ablate == "mean" and means is None:
-        raise InputError("mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero'")
+    if model.closing:  # hooks that know the whole model's widths
+        raise InputError("inside cw.gated a second mask has no meaning of its own; gate their common units, one & other")
+    means = checked_means(means, model) if ablate == "mean" else None
     made: list[Change] = []
     for i in range(model.units.layers):
         kept = torch.tensor(mask.heads[i], device=model.device)  # (head,)

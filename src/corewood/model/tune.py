@@ -57,7 +57,7 @@ def fine_tune(
         )
     quiet_transformers()
     examples, gold = encode(task.train, model.tokenizer, model.max_length), gold_classes(model.labels, task.train)
+    model.means = None  # of the model as it was
     with bar("fine-tune", progress) as tell, TemporaryDirectory(prefix="corewood-") as scratch:
         finetune.fine_tune(model, examples, gold, wanted, Path(scratch), progress=tell)
-    model.means = None  # of the model as it was
     return model

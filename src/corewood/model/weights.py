@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
@@ -99,8 +100,16 @@ class WeightMask:
 
     @classmethod
     def load(cls, path: str | Path) -> WeightMask:
-        arrays = load_file(path)
+        try:
+            arrays = load_file(path)
+        except (OSError, SafetensorError) as problem:
+            raise InputError(f"{path}: cannot be read as a mask of weights ({str(problem).splitlines()[0]})") from None
         names = [key.removesuffix("|bits") for key in arrays if key.endswith("|bits")]
+        whole = all(
+            f"{n}|shape" in arrays and len(arrays[f"{n}|bits"]) == -(-int(arrays[f"{n}|shape"].prod()) // 8) for n in names
+        )
+        if not names or not whole:
+            raise InputError(f"{path}: holds no mask of weights; cw.Mask.load and cw.read_masks read masks of heads and MLPs")
         return cls({n: arrays[f"{n}|bits"] for n in names}, {n: tuple(arrays[f"{n}|shape"].tolist()) for n in names})
 
 

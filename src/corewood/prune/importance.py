@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from torch import Tensor
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.labels import gold_classes
 from corewood.data.task import Split, one_split
-from corewood.errors import JobError
+from corewood.errors import InputError, JobError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
 from corewood.model.first_token import first_token
@@ -208,6 +208,8 @@ def prune_units(
     """
     check_model(model, "prune_units")
     one_split(split, "prune_units")
+    if prune not in get_args(Prunes):
+        raise InputError(f"prune_units: prune={prune!r}: choose both, heads or mlps")
     settings = settings or Importance.model_validate({})
     examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
     judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)

@@ -74,6 +74,8 @@ def pins(names: Sequence[str], closed: Collection[str], held: Collection[str], s
     both = [name for name in names if name in closed and name in held]
     if both:
         raise InputError(f"{key}with: {both[0]} is to be left out and to be held; name it once")
+    if len({*closed, *held}) == len(names):
+        raise InputError(f"{key}without, {key}with: name every unit, and leave none to search for; name fewer")
     for sparsity in settings.targets:
         kept = kept_units(len(names), sparsity)
         left, size = len(names) - len(closed), f"{100 * sparsity:g} % removed keeps {kept} of {len(names)} units"
@@ -223,7 +225,8 @@ def l0_search(
     masks: list[Mask] = []
     values: list[float] = []  # on all held-out texts
     with frozen(model, dropout=False):
-        ways = [None, *state.way.numpy()[::-1]]  # from the sparsest back
+        reached = state.way.numpy()  # a size that the target never came to has the gates of the end
+        ways = [None, *np.where(np.isnan(reached), log_alpha, reached)[::-1]]  # from the sparsest back
         for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
             locked = np.isinf(log_alpha) | (masks[0].vector if masks else False)
             mask = final_mask(log_alpha, units, settings) if way is None else containing(masks[0], way, units, target)
@@ -279,10 +282,8 @@ def best_of_starts(search: Callable[[int, int], Found], settings: L0, seed: int)
 
 def looked(state: State, look: Texts, settings: L0) -> State:
     """The KL of the hard mask that the gates would give now, on texts that give no gradients."""
-    look.model.net.eval()
     mask = final_mask(state.values[:-2].numpy(), look.model.units, settings)
     last = {**state.rows[-1], "held": float(look.kl_of(mask).mean())}
-    look.model.net.train(settings.dropout)
     return replace(state, rows=(*state.rows[:-1], last))
 
 

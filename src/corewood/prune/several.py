@@ -52,6 +52,8 @@ def search(
     one_task(task, "search")
     if not isinstance(method, L0):
         raise InputError(f"search: takes settings, cw.L0(sparsity=0.5), not {a_kind(method)}")
+    if len(model.labels) == 1:
+        raise InputError("search: keeps probabilities of classes, and a number has none; prune a regression by cw.prune_units")
     each = which_seeds(seeds)
     closed, held = (unit_set(units, model.units.names, key) for units, key in ((without, "without"), (with_, "with_")))
     pinned = pins(model.units.names, closed, held, method)

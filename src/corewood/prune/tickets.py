@@ -41,6 +41,10 @@ def tickets(good: T, one: Callable[[T, str, int, Sequence[int]], T], random: int
     return {**made, BAD: one(good, BAD, 0, seed)}
 
 
+def seeds_of(seed: int | Sequence[int]) -> Sequence[int]:
+    return [int(seed)] if isinstance(seed, (int, np.integer)) else seed
+
+
 def unit_tickets(good: Mask, random: int = 1, seed: int | Sequence[int] = 0) -> dict[str, Mask]:
     """The good subnetwork, so many random ones and a bad one of exactly its size, by name.
 
@@ -48,7 +52,7 @@ def unit_tickets(good: Mask, random: int = 1, seed: int | Sequence[int] = 0) -> 
         >>> cw.unit_tickets(masks[0], random=2)
         {'good': <Mask ...>, 'random-0': <Mask ...>, 'random-1': <Mask ...>, 'bad': <Mask ...>}
     """
-    return tickets(one_mask(good, "unit_tickets"), unit_ticket, random, [seed] if isinstance(seed, int) else seed)
+    return tickets(one_mask(good, "unit_tickets"), unit_ticket, random, seeds_of(seed))
 
 
 def weight_tickets(good: WeightMask, random: int = 1, seed: int | Sequence[int] = 0) -> dict[str, WeightMask]:
@@ -60,7 +64,9 @@ def weight_tickets(good: WeightMask, random: int = 1, seed: int | Sequence[int] 
         >>> [*tickets], tickets["bad"].shared(good)
         (['good', 'random-0', 'bad'], 0)
     """
-    return tickets(good, weight_ticket, random, [seed] if isinstance(seed, int) else seed)
+    if not isinstance(good, WeightMask):
+        raise InputError(f"weight_tickets: takes a mask of weights, not {type(good).__name__}; of units, cw.unit_tickets")
+    return tickets(good, weight_ticket, random, seeds_of(seed))
 
 
 def unit_ticket(good: Mask, ticket: str, number: int, seed: Sequence[int]) -> Mask:
@@ -88,7 +94,8 @@ def super_tickets(masks: Sequence[Mask], seed: int | Sequence[int] = 0) -> dict[
         >>> tickets["good"] == masks[0] & masks[1] & masks[2]
         True
     """
-    if not all_masks(masks, "super_tickets"):
+    masks = all_masks(masks, "super_tickets")
+    if not masks:
         raise InputError("super_tickets: needs at least one mask")
     rng = np.random.default_rng(seed)
     parts = []  # of heads and of MLPs: good, random, bad

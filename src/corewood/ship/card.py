@@ -24,7 +24,6 @@ COLUMNS = {FULL: "full model", OWN: "subnetwork", FILE: "this file", INT8: "int8
 
 
 PYTHON = """```python
-import json
 import onnxruntime
 from transformers import AutoTokenizer
 
@@ -33,10 +32,11 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
 batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="np")
 logits = session.run(None, {given.name: batch[given.name].astype("int64") for given in session.get_inputs()})[0]
-with open(f"{folder}/config.json") as file:
-    names = json.load(file)["id2label"]
-print([names[str(place)] for place in logits.argmax(-1)])
+SHOW
 ```"""
+SHOW_LABELS = """names = NAMES
+print([names[place] for place in logits.argmax(-1)])"""
+SHOW_NUMBERS = "print(logits[:, 0].tolist())"
 OPTIMUM = """With optimum:
 
 ```python
@@ -108,8 +108,9 @@ def answers(shipped: Shipped) -> str:
     for row in cases.to_dict("records"):
         case = "all" if row["case"] == ALL else row["case"]
         rows.append([row["dataset"], case, f"{row['n']:,}", *(percent(row[who], row["metric"]) for who in whose)])
+    what = "numbers" if (cases["metric"] == "pearson").any() else "labels"
     said = (
-        f"Judged from the file itself: it gives the subnetwork's label on every one of {total:,} examples "
+        f"Judged from the file itself: it gives the subnetwork's {what} on all {total:,} examples "
         f"(logits at most {shipped.apart:.0e} apart)."
     )
     lines = ["## What it answers", "", said, ""]
@@ -199,9 +200,11 @@ def timings_table(timings: Sequence[Timing]) -> list[str]:
 
 def use(subject: Subject, shipped: Shipped) -> str:
     two = bool(subject.sets) and len(subject.sets[0].split.texts.columns) > 1
+    labels = subject.model.labels
+    show = SHOW_NUMBERS if len(labels) == 1 else SHOW_LABELS.replace("NAMES", repr([*labels]))
     parts = [
         f"## Use\n\nTexts are cut at {subject.model.max_length} tokens and padded on the right; longer inputs are an error.",
-        PYTHON.replace("TEXTS", '["first text"], ["second text"]' if two else '["a text"]'),
+        PYTHON.replace("TEXTS", '["first text"], ["second text"]' if two else '["a text"]').replace("SHOW", show),
         OPTIMUM,
         JAVASCRIPT.replace("TEXTS", '"first text", { text_pair: "second text",' if two else '"a text", {'),
     ]

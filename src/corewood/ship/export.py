@@ -83,7 +83,7 @@ def export(
     check_ablation(ablate)
     check_installed()
     check_new(Path(folder))
-    origin = Origin(**base_in_memory(model))
+    origin = Origin(**base_in_memory(model), made="as it was in memory")
     sets = tuple(judged(model, mask, ablate, means, task)) if task is not None else ()
     return ship(Subject(model, mask, ablate, name, origin, sets, means), Path(folder), wanted, progress=progress)
 
