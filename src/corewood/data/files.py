@@ -29,6 +29,8 @@ def file_rows(path: Path, source: SourceSpec, known: Known) -> Rows:
         raise InputError(f"{path}: unknown kind of file; set format to csv, tsv, jsonl, parquet or arrow")
     if kind == "arrow":
         return arrow_rows(path, source)
+    if source.split is not None:
+        raise InputError(f"{path}: a file has no splits; leave split: {source.split} out, or give a hub set or an Arrow folder")
     if kind == "parquet":
         return parquet_rows(path), {}, []
     text = read_text(path)
@@ -153,9 +155,12 @@ def arrow_rows(path: Path, source: SourceSpec) -> Rows:
     try:  # into memory: a mapped file that ends too early kills the process
         loaded = datasets.load_from_disk(str(path), keep_in_memory=True)
         if isinstance(loaded, datasets.DatasetDict):
-            if source.split not in loaded:
+            wanted = source.split or "train"
+            if wanted not in loaded:
                 raise InputError(f"{path}: has the splits {', '.join(loaded)}; choose one with split: ...")
-            loaded = loaded[source.split]
+            loaded = loaded[wanted]
+        elif source.split is not None:
+            raise InputError(f"{path}: is one set without splits; leave split: {source.split} out")
         loaded.data.table.validate(full=True)
         return dataset_rows(loaded)
     except InputError:

@@ -57,8 +57,9 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
         shown = " and ".join(map(repr, strangers))
         blanks = ", ".join(f"{name}: ..." for name in strangers)
         raise InputError(
-            f"{split.name}: the model's {shown} is no label here (labels: {', '.join(split.labels)}); say what "
-            f"it counts as with fold: {{{blanks}}}, or rename labels with labels: {{...}}"
+            f"{split.name}: the model's {shown} is no label here (labels: {', '.join(split.labels)}). If no example has it, "
+            f"name all labels in the task, labels: [{', '.join(classes)}]; if it counts as another, say as which with "
+            f"fold: {{{blanks}}}; or rename labels of the file with labels: {{...}}"
         )
     never = [repr(label) for index, label in enumerate(split.labels) if index not in folded]
     if never:
@@ -67,6 +68,14 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
             "rename labels of the file with labels: {...} or fold classes with fold: {...}"
         )
     return np.array(folded)
+
+
+def check_spellings(labels: Sequence[str], key: str) -> None:
+    for label in labels:
+        same = [other for other in labels if normal(other) == normal(label)]
+        if len(same) > 1:
+            shown = " and ".join(map(repr, same))
+            raise InputError(f"{key}: {shown} are one label, and it stands twice; spell it in one way, with labels: {{...}}")
 
 
 def describe(classes: Sequence[str], split: Split) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from corewood.data.files import Rows, dataset_rows
-from corewood.data.labels import normal
+from corewood.data.labels import check_spellings, normal
 from corewood.data.overlap import overlap
 from corewood.data.read import check_labels, read_split
 from corewood.data.task import Split, Task, a_kind
@@ -204,11 +204,13 @@ def read_task(
         inside[place] = read(name if inside else "validation", source, place)
     validation = next(iter(inside.values()))
     labels = spec.labels or (parts[0] if parts else validation).labels
+    check_spellings(labels, key)
     parts = [check_labels(part, labels, place) for part, place in zip(parts, places, strict=True)]
     together = pd.concat([p.frame for p in parts], ignore_index=True) if parts else pd.DataFrame()
     if together.isna().any(axis=None):
         raise InputError(f"{key}.train: some of its files hold pairs of texts and some single texts; mix files of one kind")
-    train = Split("train", together, labels) if parts else None
+    fold = {one: other for part in parts for one, other in part.fold.items()}
+    train = Split("train", together, labels, fold) if parts else None
     validation, *also = (check_labels(split, labels, place) for place, split in inside.items())
     if train is not None and ("second" in train.frame) != ("second" in validation.frame):
         raise InputError(f"{key}.train.text: training and validation must both be single texts or both pairs")

@@ -111,7 +111,8 @@ def seed_list(value: object) -> object:
             raise ValueError("give at least one")
         if len(value) > MOST_SEEDS:
             raise ValueError(f"takes at most {MOST_SEEDS:,}; make several studies of more")
-        if len({*map(str, value)}) < len(value):
+        numbers = [one for one in value if isinstance(one, (int, float))]  # 0, 0.0 and no are one and the same
+        if len({*map(str, value)}) < len(value) or len({*numbers}) < len(numbers):
             raise ValueError(f"a value stands twice in {list(value)}")
         return tuple(value)
     raise ValueError("must be how many, as 6, or which, as [0, 1, 2]")

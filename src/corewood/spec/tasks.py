@@ -51,7 +51,7 @@ class SourceSpec(Spec):
     path: str | None = Field(None, description="CSV, TSV, JSONL, Parquet file or Arrow folder, relative to the study")
     hub: str | None = Field(None, description="a dataset on the hub, instead of a path")
     config: str | None = Field(None, description="of a hub set")
-    split: str | None = Field(None, description="of a hub set, or of an Arrow folder with several; default: train")
+    split: str | None = Field(None, description="of a hub set, or of an Arrow folder that has splits; default: train")
     revision: str | None = Field(None, description="of a hub set; default: the newest")
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = Field(
         None, description="of the file; default: by suffix"
@@ -85,6 +85,8 @@ class SourceSpec(Spec):
         for key in ("config", "revision"):
             if self.path is not None and getattr(self, key) is not None:
                 raise ValueError(f"{key}: is of a hub set, and this is a path; leave it out")
+        if self.hub is not None and self.format is not None:
+            raise ValueError("format: is of a file, and this is a hub set; leave it out")
         if not self.text and self.layout is None:
             raise ValueError("text: which column holds the text? One name, two for pairs, or a layout that knows them")
         return self

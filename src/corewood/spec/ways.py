@@ -353,7 +353,12 @@ class Prune(Spec):
                 if way.like == "l0" and self.l0 and self.l0.path and name != "random":
                     raise ValueError(f"{name}.like: the masks of one path come in one job; set l0.path: false")
         for name, sized in (("importance", self.importance), ("magnitude", self.magnitude)):
+            like = self.l0.sparsity if self.l0 is not None and any(way.like for way in sized) else ()
             for way in sized:
+                if way.sparsity in like:
+                    raise ValueError(
+                        f"{name}: like: l0 has masks of sparsity {way.sparsity:g} already; leave one of the two out"
+                    )
                 given = [key for key in ("threshold", "sparsity", "like") if key in way.model_fields_set]
                 if len(given) > 1:
                     raise ValueError(f"{name}: give only one of {' and '.join(given)}")

@@ -26,7 +26,7 @@ from corewood.study.plan import make_plan
 from corewood.study.questions.attention import QUESTION as ATTENTION
 from corewood.study.results import Found, Results, compared
 from corewood.study.run import holes_of
-from corewood.study.subnetwork import PRUNE
+from corewood.study.subnetwork import PRUNE, Subnetwork
 
 
 @dataclass
@@ -48,10 +48,15 @@ class Side:
         plan = self.results.plan
         return f"{plan.spec.name}: {plan.mapping[plan.label(self.task.name, dataset)]}"
 
+    @property
+    def full(self) -> list[Subnetwork]:
+        """The full models that are evaluated, one for each fine-tuning."""
+        rows = [self.results.full(key) for key in self.results.plan.models if key[0] == self.task.name]
+        return [row for row in rows if row is not None]
+
     def full_answers(self, dataset: str) -> np.ndarray:
         """(example,): the share of the task's full models that are right."""
-        full = [self.results.full(key) for key in self.results.plan.models if key[0] == self.task.name]
-        return np.asarray(np.mean([self.results.answers(row, dataset) for row in full if row is not None], axis=0))
+        return np.asarray(np.mean([self.results.answers(row, dataset) for row in self.full], axis=0))
 
     def means(self, dataset: str, case: str) -> pd.Series:
         """Over the subnetworks of each way, mode and size."""
@@ -117,6 +122,10 @@ def label_map(task: TaskPlan, dataset: str) -> dict[str, str]:
 
 def score_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, object]]:
     """Where both studies judge the same examples the interval is paired; of several fine-tunings the mean is taken."""
+    for side in (one, other):
+        if not side.full:
+            notes.append(f"{side.task.name}: no full model of {side.results.plan.spec.name} is evaluated yet")
+            return
     for name in [n for n in one.task.datasets if n in other.task.datasets]:
         splits = [side.task.splits[name] for side in (one, other)]
         if any(split.regression for split in splits):

@@ -97,6 +97,8 @@ def kept_bytes(plan: Plan, job: Job) -> float:
     if job.kind == "fine_tune":
         settings = job.params["settings"]
         return 4.0 * weights * len({*settings["checkpoints"], settings["steps"]})
+    if job.kind == "retrain" and job.params.get("keep"):
+        return 4.0 * weights
     if job.kind in ("magnitude", "tickets") and job.params.get("what", "weights") == "weights":
         return layers * 12 * width**2 / 8
     return 20_000 + 4.0 * job.work * max(2, int(config.num_labels))

@@ -15,6 +15,7 @@ from corewood.errors import InputError, nearest
 from corewood.model.checkpoint import check_head, class_names
 from corewood.model.precision import has_bfloat16
 from corewood.spec import GlueTask, StudySpec, kept_units
+from corewood.spec.study import CHALLENGE, RESERVED
 from corewood.study import ways
 from corewood.study.entries import stored_name
 from corewood.study.job import Job
@@ -180,6 +181,10 @@ def check_focus(plan: Plan) -> None:
     """The cases and sets that a study names must be there."""
     challenge = [t.splits[n] for t in plan.tasks.values() for n in t.datasets if n != VALIDATION]
     known = [str(case) for split in challenge if split.cases is not None for case in split.cases.unique()]
+    sets = [n for t in plan.tasks.values() for n in t.datasets if n != VALIDATION]
+    taken = next((name for name in (*known, *sets) if name in (*RESERVED, *(plan.spec.focus or (CHALLENGE,)))), None)
+    if plan.spec.effective_size is not None and taken is not None:
+        raise InputError(f"effective_size: {taken!r} is what one of its own sets is called; rename that case or challenge set")
     for name in plan.spec.focus:
         if name in known:
             raise InputError(f"focus.{name}: is what a case is called; choose another name for the list")

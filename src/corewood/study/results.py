@@ -200,6 +200,7 @@ class Results:
         beside = None if row.way == FULL else self.full(row.model, row.checkpoint)
         if split.regression:
             table = pd.DataFrame({"case": case, "group": group} for case, group, _ in judge.parts)
+            table = table.assign(skill="", gold="mixed", correct=np.nan, agreement=np.nan, kl=np.nan)
         else:
             table = judge.accuracy(logits, None if beside is None else self.logits(beside, dataset))
         table = table.assign(metric=plain, **facts)
@@ -208,7 +209,7 @@ class Results:
             found = [score(plain, logits[inside], gold[inside]) for _, _, inside in judge.parts]
             for name in ("value", "low", "high", "n", "note"):
                 table[name] = [getattr(one, name) for one in found]
-        return table if "correct" in table else table.assign(correct=np.nan)
+        return table
 
     def skilled(self, row: Subnetwork, dataset: str) -> pd.DataFrame:
         made = self.judge(row.task, dataset).skills(self.logits(row, dataset))

@@ -32,7 +32,7 @@ def random_name(good: Subnetwork, draw: int) -> str:
 
 def random_seed(model: ModelPlan, good: Subnetwork) -> list[int]:
     """What masks beside a good one are drawn by."""
-    return [model.spec.seed, model.tuning, *([good.seed] if good.way == L0 else [])]
+    return [model.spec.seed, model.tuning, *([good.seed] if good.way == L0 or good.seed else [])]
 
 
 def drawn(model: ModelPlan, good: Subnetwork, ticket: str, draw: int, who: str, judged: str, **facts: Any) -> Subnetwork:
