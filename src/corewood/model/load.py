@@ -62,7 +62,7 @@ class Model:
     max_length: int
     means: Means | None = field(default=None, repr=False)
     precision: str = "float32"  # of search and evaluation
-    closing: int = field(default=0, repr=False)  # how many blocks of `cw.gated` are open
+    closing: int = field(default=0, init=False, repr=False)  # how many blocks of `cw.gated` are open
 
     @property
     def labels(self) -> tuple[str, ...]:
