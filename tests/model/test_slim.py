@@ -74,6 +74,14 @@ def test_slim_parameters_are_as_small_as_the_size_says() -> None:
     assert saved == model.units.all_parameters - mask.sizes(model.units)["all_parameters"]
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_family_is_as_small_as_the_size_says(variant: str) -> None:
+    family, settings = VARIANTS[variant]
+    model = tiny.model(family, **settings)
+    mask = Mask(np.array([[1, 1, 0, 0], [1, 1, 0, 0]]), np.array([1, 1]))
+    assert slim(model, mask, "zero").num_parameters() == mask.sizes(model.units)["all_parameters"]
+
+
 def test_a_layer_without_open_units_computes_nothing() -> None:
     model = tiny.model("llama")
     mask = Mask(np.array([[0, 0, 0, 0], [1, 1, 1, 1]]), np.array([0, 1]))

@@ -269,11 +269,13 @@ def count_units(net: PreTrainedModel, row: Family, matrices: bool = False) -> Un
         return sum(p.numel() for module in modules for p in module.parameters() if p.dim() > 1 or not matrices)
 
     per_head = count(*map(part, row.attention_in)) // (heads + 2 * groups)  # rows of one query, key or value head
+    inside = dict(layers[0].named_modules())
+    relative = count(*(inside[path] for path in row.relative if path in inside)) // heads  # and of those for positions
     return Units(
         layers=layer_count,
         heads=heads,
         groups=groups,
-        head_parameters=per_head + part(row.attention_out).weight.numel() // heads,
+        head_parameters=per_head + relative + part(row.attention_out).weight.numel() // heads,
         group_parameters=2 * per_head,
         mlp_parameters=count(*map(part, row.mlp_in)) + part(row.mlp_out).weight.numel(),
         encoder_parameters=count(layers),
