@@ -103,6 +103,14 @@ def test_the_page_opens_with_the_finding(
     assert not page.locator(".sure li").first.is_visible()
     page.locator(".sure summary").click()
     assert "McNemar" in page.locator(".sure").inner_text()
+    page.fill("#filter", "on every case")  # the first picture can be filtered for, too
+    assert page.locator("#spread").is_visible()
+    assert not page.locator(".nothing").is_visible()
+    assert page.locator("main section:visible, main h2:visible").count() == 0
+    page.fill("#filter", "attention")
+    assert not page.locator("#spread").is_visible()
+    page.fill("#filter", "")
+    assert page.locator("section:visible").count() == page.locator("section").count()
     page.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from statsmodels.stats.contingency_tables import mcnemar as mcnemar_elsewhere
 
 from corewood.analyse.verdicts import KEPT, LOST, MARGIN, OPEN, best_to_take, needed, verdicts
-from corewood.report.verdicts import take_point
+from corewood.report.verdicts import lost_table, models_points, size_points, take_point, tiles, unable_point
 
 
 def case(name: str, n: int, fell: int, rose: int = 0, full: int | None = None) -> tuple[dict[str, str], np.ndarray, np.ndarray]:
@@ -100,3 +100,80 @@ def test_the_recommendation_names_the_command_that_ships_it() -> None:
     (said,) = take_point.make({"verdicts": pd.DataFrame(rows), "sizes": sizes})
     assert "keeps all 2 cases (92 % of the parameters). At worst it loses 4.0 points, on “or”" in said
     assert said.endswith("“corewood export STUDY.yaml l0-50-s3 --out FOLDER” writes it as a smaller model to ship.")
+
+
+def report_of(*verdicts: tuple[str, str, str, str], value: float = 0.9) -> dict[str, pd.DataFrame]:
+    """(subnetwork, set, case, verdict) on cases, and all that goes with it; what keeps mlps comes second."""
+    facts = {"task": "t", "tuning": 0, "way": "l0", "target": 0.5}
+    names = list(dict.fromkeys(row[0] for row in verdicts))
+    rows: list[dict[str, object]] = [{"subnetwork": name, "dataset": "validation", "case": "all"} for name in names]
+    rows = [{**row, "domain": "in-domain", "verdict": KEPT, "n": 500} for row in rows]
+    rows += [
+        {"subnetwork": name, "dataset": dataset, "case": case, "domain": "challenge", "verdict": verdict, "n": 100}
+        for name, dataset, case, verdict in verdicts
+    ]
+    about = {**facts, "group": "", "full": 0.95, "value": value, "change": -0.05, "low": -0.06, "high": -0.04, "needed": 900.0}
+    found = pd.DataFrame([{**about, **row, "prune": str(row["subnetwork"]).split("-")[0]} for row in rows])
+    shares = {name: 0.9 - 0.1 * place for place, name in enumerate(names)}
+    sizes = pd.DataFrame([{**facts, "subnetwork": n, "all_share": s, "units_share": 0.5} for n, s in shares.items()])
+    return {"verdicts": found.assign(p_holm=3.410605131648481e-13), "sizes": sizes, "spread": found}
+
+
+def test_without_cases_to_judge_by_there_is_none_to_take() -> None:
+    tables = report_of(("both-1", "hard", "if", KEPT))
+    assert tiles(tables)[0] == "The one to take: both-1"
+    inside = {**tables, "verdicts": tables["verdicts"].iloc[:1]}
+    assert take_point.make(inside) == []
+    assert tiles(inside) == ("", [])
+
+
+def test_cases_of_the_same_name_in_two_sets_are_two_cases() -> None:
+    both = [(name, dataset, "if", LOST) for name in ("both-1", "both-2") for dataset in ("easy", "hard")]
+    tables = report_of(*both, ("both-1", "hard", "or", OPEN), ("both-2", "hard", "or", KEPT), ("both-1", "easy", "or", KEPT))
+    (said,) = size_points.make(tables)
+    assert "lost: “easy: if” and “hard: if”; cannot be told with 100 examples: “hard: or”" in said
+    (said,) = models_points.make(tables)
+    assert said.endswith("all 2 subnetworks lose “easy: if” and “hard: if”.")
+    assert tiles(tables)[1][1].note == "lost: “easy: if” and “hard: if”"
+    unable = tables["spread"].iloc[-1:].assign(dataset="hard", case="swap")
+    tables = {**tables, "spread": pd.concat([tables["spread"], unable])}
+    assert unable_point.make(tables)[0].startswith("The full model itself does not handle “hard: swap”:")
+    kept = report_of(("both-1", "easy", "if", KEPT), ("both-1", "hard", "if", KEPT))
+    worst = kept["verdicts"].assign(low=[-0.01, -0.02, -0.03])
+    assert "loses 3.0 points, on “hard: if”" in take_point.make({**kept, "verdicts": worst})[0]
+
+
+def test_the_size_is_that_of_the_subnetworks_spoken_of() -> None:
+    tables = report_of(("both-1", "hard", "if", KEPT), ("mlps-1", "hard", "if", KEPT))
+    (said,) = size_points.make(tables)
+    assert said.startswith(
+        "With 50 % of the units removed (leaves 90 % of the parameters), the subnetwork has 90.0 % in domain"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([KEPT], "and keeps the one case that the full model handles."),
+        ([LOST], "and is not shown to keep the one case that the full model handles; lost: “if”."),
+        ([KEPT, KEPT], "and keep the one case that the full model handles."),
+        ([OPEN, OPEN], "and are not shown to keep the one case that the full model handles; cannot be told with 100 examples"),
+        ([KEPT, LOST], "and 1 of them keeps the one case that the full model handles; lost by some: “if” (1 of 2)."),
+    ],
+)
+def test_one_case_is_spoken_of_as_one(verdicts: list[str], said: str) -> None:
+    tables = report_of(*((f"both-{place}", "hard", "if", verdict) for place, verdict in enumerate(verdicts)))
+    assert said in size_points.make(tables)[0]
+
+
+def test_one_subnetwork_is_spoken_of_as_one() -> None:
+    kept = report_of(("both-1", "hard", "if", KEPT))
+    assert "the smallest that keeps the one case (90 % of the parameters)" in take_point.make(kept)[0]
+    assert models_points.make(kept)[0].endswith("the one subnetwork is not shown to lose one.")
+    assert models_points.make(report_of(("both-1", "hard", "if", LOST)))[0].endswith("the one subnetwork loses “if”.")
+
+
+def test_p_values_have_three_digits() -> None:
+    html = str(lost_table(report_of(("both-1", "hard", "if", LOST))))
+    assert ">3.41e-13<" in html
+    assert ">3.410605131648481e-13<" not in html

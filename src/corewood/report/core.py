@@ -139,9 +139,10 @@ def ranked_chart(tables: Tables) -> Any:
 def sizes_chart(tables: Tables) -> Any:
     """Equal numbers of units are not equal numbers of parameters."""
     names = {"units_share": "units", "encoder_share": "encoder parameters", "all_share": "all parameters"}
-    table = tables["sizes"][tables["sizes"]["target"] > 0].melt(
-        ["subnetwork", "target", "heads", "mlps"], list(names), var_name="currency", value_name="share"
-    )
+    found = tables["sizes"][tables["sizes"]["way"] != "full"]
+    if found.empty:
+        return None
+    table = found.melt(["subnetwork", "target", "heads", "mlps"], list(names), var_name="currency", value_name="share")
     table["currency"] = table["currency"].map(names)
     table["part"] = table["target"].map(percent)
     return (

@@ -8,6 +8,7 @@ import altair as alt
 
 from corewood.report.items import chart
 from corewood.report.lines import case_lines
+from corewood.report.spread import in_accuracy, measure_of
 from corewood.report.style import Tables, tips, where
 
 
@@ -16,8 +17,9 @@ def dynamics_chart(tables: Tables) -> Any:
     """The full model at each checkpoint. Cases that rise after the thick line, in domain, were learnt on top of the shortcut.
     Those that move and stand apart have their names, the others are grey: point at a line to see which it is; a click
     keeps it."""
-    table = tables["dynamics"].copy()
+    table = in_accuracy(tables["dynamics"]).copy()
+    measure, form = measure_of(tables["accuracy"])
     table["where"] = where(table)
     table = table[["checkpoint", "where", "dataset", "case", "domain", "value", "low", "high", "n"]]
-    tooltip = tips("case = where:N | step = checkpoint:Q | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | n:Q")
-    return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), "value", "accuracy of the full model", tooltip)
+    tooltip = tips(f"case = where:N | step = checkpoint:Q | {measure} = value:Q {form} | low:Q {form} | high:Q {form} | n:Q")
+    return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), "value", f"{measure} of the full model", tooltip)

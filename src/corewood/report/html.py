@@ -34,7 +34,7 @@ FORMATS: dict[str, Format] = {
                 "all_share gap gap_comparable gap_best_half core rest between within share full_std"),
         ("{:.0f}".format, "masks heads mlps units seed seeds n checkpoint core_heads rest_heads searches ended comparable "
                           "tunings subnetworks scores examples models survivors"),
-        ("{:.3g}".format, "p p_layers expected expected_layers q_p"),
+        ("{:.3g}".format, "p p_holm p_layers expected expected_layers q_p"),
         ("{:+.2f}".format, "rho delta"),
         (two_digits, "r"),
         (nats, "held_kl KL"),

@@ -108,17 +108,17 @@ filter.addEventListener("input", () => {
   const wanted = filter.value.trim().toLowerCase();
   const has = (text) => text.toLowerCase().includes(wanted);
   let any = false;
-  let part = null;
-  for (const element of document.querySelectorAll("main > h2.part, main > section")) {
+  let part = null; // the first chart stands above all parts
+  for (const element of document.querySelectorAll("header > section, main > h2.part, main > section")) {
     if (element.matches("h2")) {
       part = element;
       part.classList.toggle("out", !has(part.textContent));
       continue;
     }
     const title = element.querySelector("h3")?.textContent ?? "";
-    const found = has(part.textContent) || has(title);
+    const found = has(title) || (part !== null && has(part.textContent));
     element.classList.toggle("out", !found);
-    if (found) part.classList.remove("out");
+    if (found) part?.classList.remove("out");
     any ||= found;
   }
   document.querySelector(".nothing").hidden = any;

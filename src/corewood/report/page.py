@@ -199,7 +199,7 @@ def done(tables: Tables, model: str) -> str:
     if one.empty:
         return ""
     by_size = one.groupby("target").size().items()
-    counts = [f"{number} {'have' if number > 1 else 'has'} {percent(float(str(target)))}" for target, number in by_size]
+    counts = [sized(number, float(str(target))) for target, number in by_size]
     parts = "single weights" if (one["way"] == MAGNITUDE).all() else "attention heads and MLPs (its units)"
     text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(counts)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])
@@ -210,6 +210,12 @@ def done(tables: Tables, model: str) -> str:
         text += " In domain is the validation set; a case is a kind of example that is judged beside it: "
         text += f"{kinds}, {each} examples each."
     return text
+
+
+def sized(number: int, target: float) -> str:
+    """3 have 75 % removed, or 1 is pruned to a threshold"""
+    one, several = ("has", "have") if target else ("is", "are")
+    return f"{number} {one if number == 1 else several} {percent(target)}"
 
 
 def draw(tables: Tables) -> dict[str, list[Drawn]]:
@@ -315,7 +321,8 @@ def holes(tables: Tables) -> str:
     if missing.empty:
         return ""
     rows = "".join(f"<li><b>{escape(str(r['job']))}</b>: {escape(str(r['reason']))}</li>" for _, r in missing.iterrows())
-    return f'<div class="holes"><b>{len(missing)} jobs have no result</b>, and nothing stands in for them:<ul>{rows}</ul></div>'
+    what, them = ("1 job has", "it") if len(missing) == 1 else (f"{len(missing)} jobs have", "them")
+    return f'<div class="holes"><b>{what} no result</b>, and nothing stands in for {them}:<ul>{rows}</ul></div>'
 
 
 def basis(ablate: str, tables: Tables) -> str:

@@ -8,9 +8,10 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, share_right, subnetworks
+from corewood.analyse.generalisation import spread as spread_over
 from corewood.analyse.verdicts import LOST
-from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
-from corewood.report.html import html_table, share
+from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME, wilson
+from corewood.report.html import Format, html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.lines import case_lines
 from corewood.report.models import models_of
@@ -38,6 +39,7 @@ from corewood.report.style import (
     tips,
     where,
 )
+from corewood.report.tickets import METRICS, form_of, lowest_shown
 from corewood.report.verdicts import first_mode
 from corewood.report.words import largest, name, pct, plus_minus, quoted, span, two_digits
 
@@ -51,21 +53,64 @@ def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([full_model(accuracy), subnetworks(accuracy)])
 
 
+def in_accuracy(scores: pd.DataFrame) -> pd.DataFrame:
+    """With accuracy in domain, whatever metric the task has; where answers are numbers, their correlation stays."""
+    if "correct" not in scores:
+        return scores
+    inside = scores[(scores["domain"] != "challenge") & scores["correct"].notna()]
+    low, high = wilson(inside["correct"].astype(float), inside["n"])
+    made = scores.copy()
+    made.loc[inside.index, ["value", "low", "high"]] = pd.DataFrame({"value": share_right(inside), "low": low, "high": high})
+    return made
+
+
+def measure_of(scores: pd.DataFrame) -> tuple[str, str]:
+    """(what scores are called, how they are written): accuracy, or of numbers as answers a correlation."""
+    right = "correct" not in scores or scores["correct"].notna().any()
+    metric = "accuracy" if right else str(scores["metric"].iloc[0])
+    return METRICS.get(metric, metric), form_of(metric)
+
+
+def written(form: str) -> Format:
+    """A score in a table, in the form that a chart gives it."""
+    return share if form == form_of("accuracy") else f"{{:{form}}}".format
+
+
+def score_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str, scores: pd.DataFrame) -> Any:
+    """Shares from 0 to 100 %; correlations from 0, or from the round number below the lowest, to 1."""
+    if measure_of(scores)[0] == METRICS["accuracy"]:
+        return share_axis(channel, field, title)
+    return channel(f"{field}:Q", title=title, scale=alt.Scale(domain=[lowest_shown(scores["value"]), 1]))
+
+
+def spread_of(tables: Tables) -> pd.DataFrame:
+    """The table `spread`, with accuracy in domain."""
+    table, scores = tables["spread"], tables["accuracy"]
+    if (table["metric"] == "accuracy").all():
+        return table
+    keys, numbers = ["target", "dataset", "case"], ["full", "min", "max", "mean", "std", "range"]
+    again = spread_over(in_accuracy(pd.concat([full_model(scores), first_mode(subnetworks(scores))])))
+    made = table.set_index(keys)
+    made.update(again.set_index(keys)[numbers])
+    return made.reset_index()
+
+
 @chart("Subnetworks", "spread", "Subnetworks on every case", of="spread")  # figure 2 and 12 of the Heuristic Core
 def spread_chart(tables: Tables) -> Any:
     """Each dot is a subnetwork, the grey bar their range, the red tick the full model. Dots that lie together in domain and
     apart on a case are subnetworks that only look alike. Dots that would hide each other stand above and below."""
-    found = subnetworks(tables["accuracy"]).copy()
+    scores = in_accuracy(tables["accuracy"])
+    found, (measure, form) = subnetworks(scores).copy(), measure_of(scores)
     found["where"], found["part"] = where(found), found["target"].map(percent)
-    whole = tables["spread"].copy()
+    whole = spread_of(tables).copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
     order = order_of_cases(whole)
     tooltip = tips(
-        "case = where:N | subnetwork:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | "
+        f"case = where:N | subnetwork:N | {measure} = value:Q {form} | low:Q {form} | high:Q {form} | "
         "same answer as the full model = agreement:Q .1% | n:Q"
     )
     y = ordered(alt.Y, "where", order)
-    x = share_axis(alt.X, "value", "accuracy")
+    x = score_axis(alt.X, "value", measure, compared(scores))
     columns = ["where", "dataset", "case", "subnetwork", "n", "value", "low", "high", "agreement"]
     range_columns = ["where", "min", "max", "full", "mean", "range"]
     parts = [percent(target) for target in shown(whole["target"])]
@@ -77,11 +122,13 @@ def spread_chart(tables: Tables) -> Any:
         ranges = alt.Chart(here).mark_rule(strokeWidth=6, color=PALE, opacity=0.8)
         ticks = alt.Chart(here).mark_tick(thickness=2.5, color=MARK, size=24)
         layers = (
-            ranges.encode(y=y, x=alt.X("min:Q", title="accuracy"), x2="max:Q"),
+            ranges.encode(y=y, x=alt.X("min:Q", title=measure), x2="max:Q"),
             ticks.encode(
                 y=y,
                 x=alt.X("full:Q"),
-                tooltip=tips("case = where:N | full model = full:Q .1% | mean of subnetworks = mean:Q .1% | range:Q .1%"),
+                tooltip=tips(
+                    f"case = where:N | full model = full:Q {form} | mean of subnetworks = mean:Q {form} | range:Q {form}"
+                ),
             ),
             *(
                 alt.Chart(dots[columns])
@@ -98,7 +145,8 @@ def spread_chart(tables: Tables) -> Any:
 def same_in_domain_chart(tables: Tables) -> Any:
     """One point per subnetwork. A column of points above each other has one in-domain accuracy and many kinds of behaviour.
     Balanced accuracy counts all right answers alike: it stays where a subnetwork loses with one what it wins with another."""
-    rows = compared(tables["accuracy"])
+    rows = compared(in_accuracy(tables["accuracy"]))
+    measure, form = measure_of(rows)
     inside = rows[rows["domain"] == "in-domain"].set_index("subnetwork")["value"]
     cases = judged(rows[rows["domain"] == "challenge"])
     if cases.empty:
@@ -109,20 +157,20 @@ def same_in_domain_chart(tables: Tables) -> Any:
         kinds = pd.concat([kinds, skills[skills["case"] == "all"].assign(kind=WHOLE)])
     table = kinds.groupby(["subnetwork", "target", "kind"], sort=False)["value"].mean().reset_index()
     table["inside"] = table["subnetwork"].map(inside)
-    table["size"] = table["target"].map(lambda t: "full model" if t == 0 else percent(t))
-    sizes = list(dict.fromkeys(table.sort_values("target")["size"]))
+    table["size"] = table["target"].map(percent).where(table["subnetwork"] != "full", "full model")
+    sizes = list(dict.fromkeys(table.sort_values("target", kind="stable")["size"]))
     return (
         alt.Chart(table)
         .mark_point(filled=True, size=80, opacity=0.8)
         .encode(
             x=alt.X(
-                "inside:Q", title="accuracy in domain", axis=alt.Axis(format=".1%"), scale=alt.Scale(zero=False, padding=14)
+                "inside:Q", title=f"{measure} in domain", axis=alt.Axis(format=form), scale=alt.Scale(zero=False, padding=14)
             ),
-            y=share_axis(alt.Y, "value", "mean accuracy over cases"),
+            y=score_axis(alt.Y, "value", f"mean {measure} over cases", rows),
             color=coloured("size", sizes, [MARK, *LINES[:1], *LINES[2:]]),
             shape=shaped("size", sizes),
             column=alt.Column("kind:N", title=None),
-            tooltip=tips("subnetwork:N | in domain = inside:Q .1% | cases, mean = value:Q .1%"),
+            tooltip=tips(f"subnetwork:N | in domain = inside:Q {form} | cases, mean = value:Q {form}"),
         )
         .properties(width=min(450, (room() - 20) // table["kind"].nunique() - 20), height=270)
     )
@@ -131,7 +179,8 @@ def same_in_domain_chart(tables: Tables) -> Any:
 @chart("Subnetworks", "profiles", "One by one", of="spread")  # figure 3
 def profiles_chart(tables: Tables) -> Any:
     """A row is a subnetwork, a column a case. Rows that differ in pattern generalise to different cases."""
-    table = judged(compared(tables["accuracy"])).copy()
+    table = judged(compared(in_accuracy(tables["accuracy"]))).copy()
+    measure, form = measure_of(table)
     table["where"] = where(table)
     order = order_of_cases(table)
     rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
@@ -139,11 +188,11 @@ def profiles_chart(tables: Tables) -> Any:
     base = alt.Chart(table[["subnetwork", "where", "dataset", "case", "value", "low", "high", "n"]]).encode(
         x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
         y=ordered(alt.Y, "subnetwork", rows),
-        tooltip=tips("subnetwork:N | case = where:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | n:Q"),
+        tooltip=tips(f"subnetwork:N | case = where:N | {measure} = value:Q {form} | low:Q {form} | high:Q {form} | n:Q"),
     )
-    scale = alt.Scale(domain=[0, 1], range=GREENS)
-    legend = alt.Legend(format=PERCENT, orient="top", gradientLength=220)
-    cells = base.mark_rect(stroke=PAPER).encode(color=alt.Color("value:Q", title="accuracy", scale=scale, legend=legend))
+    scale = alt.Scale(domain=[0, 1], range=GREENS, clamp=True)
+    legend = alt.Legend(format=PERCENT if form == form_of("accuracy") else ".1f", orient="top", gradientLength=220)
+    cells = base.mark_rect(stroke=PAPER).encode(color=alt.Color("value:Q", title=measure, scale=scale, legend=legend))
     return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
 
 
@@ -186,11 +235,14 @@ def differences_chart(tables: Tables) -> Any:
 def sparsity_chart(tables: Tables) -> Any:
     """Lines join the means over seeds. The thick one is in domain; cases that move and stand apart have their names, the
     others are grey: point at a line to see which it is, and a bar from its worst to its best seed; a click keeps it."""
-    return against_sparsity(tables["spread"])
+    return against_sparsity(spread_of(tables), *measure_of(tables["accuracy"]))
 
 
-def against_sparsity(spread: pd.DataFrame) -> Any:
-    """The full model is where nothing is removed."""
+def against_sparsity(spread: pd.DataFrame, measure: str = "accuracy", form: str = ".1%") -> Any:
+    """The full model is where nothing is removed; what was pruned to a threshold has no place on such an axis."""
+    spread = spread[spread["target"] > 0]
+    if spread.empty:
+        return None
     start = spread.drop_duplicates(["dataset", "case"]).assign(target=0.0)
     for column in ("mean", "min", "max"):
         start[column] = start["full"]
@@ -198,8 +250,8 @@ def against_sparsity(spread: pd.DataFrame) -> Any:
     table["where"] = where(table)
     table = table[["target", "where", "dataset", "case", "domain", "mean", "min", "max", "n", "subnetworks"]]
     x = alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT))
-    tooltip = tips("case = where:N | removed = target:Q .0% | mean:Q .1% | min:Q .1% | max:Q .1% | subnetworks:Q")
-    return case_lines(table, x, "mean", "accuracy, mean over seeds", tooltip, bars=[("min", "max")])
+    tooltip = tips(f"case = where:N | removed = target:Q .0% | mean:Q {form} | min:Q {form} | max:Q {form} | subnetworks:Q")
+    return case_lines(table, x, "mean", f"{measure}, mean over seeds", tooltip, bars=[("min", "max")])
 
 
 @chart("Subnetworks", "ablated-values", "What stands in for a removed unit", of="ablated_values")
@@ -233,10 +285,13 @@ def ablated_values_chart(tables: Tables) -> Any:
 @table("Subnetworks", "spread-table", "Every case in numbers", of="spread")  # tables 5 and 7
 def spread_table(tables: Tables) -> str | None:
     """Over the subnetworks of one sparsity."""
-    table = judged(tables["spread"]).copy()
+    table, (measure, form) = judged(spread_of(tables)).copy(), measure_of(tables["accuracy"])
     table["case"], table["sparsity"] = where(table), table["target"].map(percent)
-    columns = ["sparsity", "case", "gold", "full", "min", "max", "mean", "std", "n"]
-    return html_table(table[columns], {"gold": "right answer"})
+    scores, headings = ["full", "min", "max", "mean", "std"], {"gold": "right answer"}
+    if measure != METRICS["accuracy"]:
+        headings["full"] = f"full model ({measure})"
+    columns = ["sparsity", "case", "gold", *scores, "n"]
+    return html_table(table[columns], headings, dict.fromkeys(scores, written(form)))
 
 
 @table("Subnetworks", "skills", "Skills in numbers", of="skills")
@@ -281,19 +336,21 @@ def size_effect_table(tables: Tables) -> str | None:
 @table("Subnetworks", "subnetworks", "All subnetworks", of="sizes")
 def subnetwork_table(tables: Tables) -> str | None:
     """A click on a heading sorts."""
-    accuracy = compared(tables["accuracy"])
-    cases = judged(accuracy)
+    accuracy = compared(in_accuracy(tables["accuracy"]))
+    cases, (measure, form) = judged(accuracy), measure_of(accuracy)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
     kept = ["target", "seed", "held_kl", "heads", "mlps", "units", "encoder_share", "all_share"]
     table = tables["sizes"].set_index("subnetwork")[kept].copy()
+    table["target"] = table["target"].where((table["target"] > 0) | (table.index == "full"))
     inside = accuracy[accuracy["domain"] == "in-domain"].set_index("subnetwork")
     table["in domain"], table["agrees with full"], table["KL"] = inside["value"], inside["agreement"], inside["kl"]
     if len(challenge):
         table["cases, mean"], table["worst case"] = challenge.mean(), challenge.min()
     if tables["sizes"]["nested"].any():
         table["nested"] = tables["sizes"].set_index("subnetwork")["nested"].map({True: "yes", False: "no"})
-    shares = dict.fromkeys(("in domain", "agrees with full", "cases, mean", "worst case"), share)
-    return html_table(table.reset_index(), formats=shares)
+    scores = ("in domain", "cases, mean", "worst case")
+    headings = {} if measure == METRICS["accuracy"] else {"in domain": f"in domain ({measure})"}
+    return html_table(table.reset_index(), headings, {**dict.fromkeys(scores, written(form)), "agrees with full": share})
 
 
 def headline(tables: Tables, model: str) -> str | None:
@@ -346,9 +403,13 @@ def lost_by_all(tables: Tables) -> pd.Series | None:
 def agreed(model: str, label: str, case: pd.Series) -> str:
     """Seeds agree; what is lost is lost by all."""
     model += f" ({label})" if label else ""
+    size = f"With {100 * case['target']:g} % of the units removed" if case["target"] else "Pruned to a threshold"
+    who, lose = f"all {case['subnetworks']:.0f} subnetworks of {model} have", "all lose"
+    if case["subnetworks"] == 1:
+        who, lose = f"the one subnetwork of {model} has", "loses"
     return (
-        f"With {100 * case['target']:g} % of the units removed, all {case['subnetworks']:.0f} subnetworks of {model} have "
-        f"{span(case['inside_min'], case['inside_max'])} in domain (full model: {pct(case['inside_full'])}), and all lose "
+        f"{size}, {who} {span(case['inside_min'], case['inside_max'])} in domain "
+        f"(full model: {pct(case['inside_full'])}), and {lose} "
         f"“{name(case)}”: {pct(case['full'])} right becomes {span(case['min'], case['max'])}."
     )
 
@@ -468,9 +529,9 @@ def difference_point(tables: Tables) -> list[str]:
     inside, cases = (tests[tests["dataset"].isin(challenge) == outside] for outside in (False, True))
     if cases.empty:
         return []
-    text = (
-        f"Of {len(cases)} comparisons of two subnetworks of one sparsity on one case, {int(cases['real'].sum())} differ by more"
-    )
-    return [
-        f"{text} than chance; in domain, {int(inside['real'].sum())} of {len(inside)} do (McNemar's test, Holm's correction)."
-    ]
+    real, real_inside = int(cases["real"].sum()), int(inside["real"].sum())
+    text = f"Of {len(cases)} comparisons of two subnetworks of one sparsity on one case, {real} differ{'s' * (real == 1)}"
+    if len(cases) == 1:
+        text = f"Two subnetworks of one sparsity, compared on one case, {'differ' if real else 'do not differ'}"
+    told = f"{real_inside} of {len(inside)} {'does' if real_inside == 1 else 'do'}"
+    return [f"{text} by more than chance; in domain, {told} (McNemar's test, Holm's correction)."]

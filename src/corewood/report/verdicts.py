@@ -27,7 +27,7 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.words import count, joined, name, pct, quoted, span
+from corewood.report.words import joined, name, pct, quoted, span
 
 MOST_NAMED = 4  # cases that a sentence names
 WORDS = {KEPT: "kept", OPEN: "cannot be told", LOST: "lost"}
@@ -52,10 +52,16 @@ def outside(verdicts: pd.DataFrame) -> pd.DataFrame:
     return verdicts[verdicts["domain"] == "challenge"]
 
 
-def size_words(tables: Tables, target: float) -> str:
+def called(cases: pd.DataFrame) -> pd.Series:
+    """What sentences call cases: those of several sets have the set's name before theirs."""
+    several = cases["dataset"].nunique() > 1
+    names = [f"{r['dataset']}: {r['case']}" if several and r["case"] != "all" else name(r) for _, r in cases.iterrows()]
+    return pd.Series(names, cases.index, dtype=object)
+
+
+def size_words(sizes: pd.DataFrame, target: float) -> str:
     """How much is removed, and what that leaves of the model: units are not parameters."""
-    sizes = tables["sizes"]
-    left = sizes.loc[(sizes["way"] != "full") & (sizes["target"] == target), "all_share"].dropna()
+    left = sizes["all_share"].dropna()
     removed = f"With {100 * target:g} % of the units removed" if target else "Pruned to a threshold"
     return f"{removed} (leaves {parameters(left)} of the parameters)" if len(left) else removed
 
@@ -78,10 +84,11 @@ def take_point(tables: Tables) -> list[str]:
     chosen = to_take(tables)
     if chosen is not None:
         mine = found[found["subnetwork"] == chosen["subnetwork"]]
-        worst = mine.loc[mine["low"].idxmin()]
-        which = "in domain" if worst["domain"] != "challenge" else f"on “{name(worst)}”"
+        cases, place = called(outside(mine)), mine["low"].idxmin()
+        worst, which = mine.loc[place], f"on {quoted(cases[place])}" if place in cases.index else "in domain"
+        every = "the one case" if len(cases) == 1 else f"all {len(cases)} cases"
         return [
-            f"Take {chosen['subnetwork']}: the smallest that keeps all {count(len(outside(mine)), 'case')} "
+            f"Take {chosen['subnetwork']}: the smallest that keeps {every} "
             f"({100 * chosen['all_share']:.0f} % of the parameters). At worst it loses "
             f"{-100 * min(0.0, worst['low']):.1f} points, {which} (95 % interval). "
             f"“corewood export STUDY.yaml {chosen['subnetwork']} --out FOLDER” writes it as a smaller model to ship."
@@ -108,7 +115,7 @@ def models_points(tables: Tables) -> list[str]:
     said = []
     found = first_mode(outside(tables["verdicts"]))
     for (task, way, target), rows in found.groupby(["task", "way", "target"], sort=False):
-        rows = rows.assign(name=[name(row) for _, row in rows.iterrows()], gone=rows["verdict"] == LOST)
+        rows = rows.assign(name=called(rows), gone=rows["verdict"] == LOST)
         number = len(rows.drop_duplicates(["tuning", "subnetwork"]))
         lost = rows.groupby("name", sort=False)["gone"].agg(["sum", "size"])
         every = [str(case) for case, row in lost.iterrows() if row["sum"] == row["size"] == number]
@@ -118,9 +125,11 @@ def models_points(tables: Tables) -> list[str]:
             if str(case) not in every
         ]
         more = [f"{len(partly) - MOST_NAMED} more"] if len(partly) > MOST_NAMED else []
-        parts = [f"all {number} subnetworks lose {some(every)}"] if every else []
+        everyone = "the one subnetwork loses" if number == 1 else f"all {number} subnetworks lose"
+        parts = [f"{everyone} {some(every)}"] if every else []
         parts += [f"some lose {joined([*partly[:MOST_NAMED], *more])}"] if partly else []
-        told = "; ".join(parts) or f"none of {number} subnetworks is shown to lose one"
+        nobody = "the one subnetwork is not" if number == 1 else f"none of {number} subnetworks is"
+        told = "; ".join(parts) or f"{nobody} shown to lose one"
         size = f"{100 * float(str(target)):g} % removed by {way}" if target else f"pruned to a threshold by {way}"
         said.append(f"“{task}”, {size}: of the cases that the full models handle, {told}.")
     return said
@@ -138,21 +147,32 @@ def at_size(tables: Tables, target: float) -> str:
     number = rows["subnetwork"].nunique()
     who = "the subnetwork has" if number == 1 else f"{number} subnetworks have"
     have = f"{who} {span(inside['value'].min(), inside['value'].max())}"
-    text = f"{size_words(tables, target)}, {have} in domain (full model: {pct(inside['full'].iloc[0])})"
+    sizes = tables["sizes"][tables["sizes"]["subnetwork"].isin(rows["subnetwork"])]
+    text = f"{size_words(sizes, target)}, {have} in domain (full model: {pct(inside['full'].iloc[0])})"
     cases = outside(rows)
     if cases.empty:
         return f"{text}."
     total = cases.groupby(["dataset", "case"]).ngroups
     kept = cases.groupby("subnetwork")["verdict"].agg(lambda v: int((v == KEPT).sum()))
-    range_kept = f"{kept.min()}" if kept.min() == kept.max() else f"{kept.min()} to {kept.max()}"
-    text += f" and {'keeps' if number == 1 else 'keep'} {range_kept} of the {total} cases that the full model handles"
-    return f"{text}{what_is_lost(cases, number)}."
+    return f"{text} and {how_many_kept(kept, total)} that the full model handles{what_is_lost(cases, number)}."
+
+
+def how_many_kept(kept: pd.Series, total: int) -> str:
+    """keep 13 to 14 of the 16 cases; from how many cases each subnetwork keeps"""
+    if total > 1:
+        span_kept = f"{kept.min()}" if kept.min() == kept.max() else f"{kept.min()} to {kept.max()}"
+        return f"{'keeps' if len(kept) == 1 else 'keep'} {span_kept} of the {total} cases"
+    keepers = int(kept.sum())
+    if not keepers:
+        return f"{'is' if len(kept) == 1 else 'are'} not shown to keep the one case"
+    who = "" if keepers == len(kept) else f"{keepers} of them "
+    return f"{who}{'keeps' if keepers == 1 else 'keep'} the one case"
 
 
 def what_is_lost(cases: pd.DataFrame, number: int) -> str:
     """; lost: “relative”; lost by some: “or” (2 of 4); cannot be told: “if” (500 examples would tell)"""
     parts = []
-    cases = cases.assign(name=[name(row) for _, row in cases.iterrows()])
+    cases = cases.assign(name=called(cases))
     by_case = cases.groupby("name", sort=False)
     lost = by_case["verdict"].agg(lambda v: int((v == LOST).sum()))
     everyone, partly = lost[lost == number], lost[(lost > 0) & (lost < number)]
@@ -183,7 +203,8 @@ def unable_point(tables: Tables) -> list[str]:
     cases = spread[(spread["domain"] == "challenge")].drop_duplicates(["dataset", "case"])
     cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cases.loc[cases["case"] != "all", "dataset"])]
     handled = set(zip(found["dataset"], found["case"], strict=True))
-    unable = [name(row) for _, row in cases.iterrows() if (row["dataset"], row["case"]) not in handled]
+    keys = zip(cases["dataset"], cases["case"], strict=True)
+    unable = [case for case, key in zip(called(cases), keys, strict=True) if key not in handled]
     if not unable:
         return []
     if len(unable) == len(cases):
@@ -196,6 +217,8 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
     if "verdicts" not in tables or "sizes" not in tables:
         return "", []
     found, sizes, chosen = tables["verdicts"], tables["sizes"], to_take(tables)
+    if outside(found).empty:
+        return "", []
     title = "The one to take"
     if chosen is None:
         title = "None is shown to keep every case; the closest"
@@ -212,7 +235,7 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
     if len(cases):
         kept = int((cases["verdict"] == KEPT).sum())
         said = [
-            f"{word}: {some(name(r) for _, r in cases[cases['verdict'] == verdict].iterrows())}"
+            f"{word}: {some(called(cases)[cases['verdict'] == verdict])}"
             for verdict, word in WORDS.items()
             if verdict != KEPT and (cases["verdict"] == verdict).any()
         ]
