@@ -67,7 +67,7 @@ def test_a_model_that_has_learnt_nothing_gets_no_verdict(whole: Outcome) -> None
     assert "cases that the full model handles" not in page
     two = pd.DataFrame([row, {**row, "learnt": True, "tuning": 1}])
     found = finding({**whole.tables, "models": two}, "m")
-    assert found.points[0].startswith("1 of 2 models have not learnt their task")
+    assert found.points[0].startswith("1 of 2 models has not learnt its task")
     assert "cases that the full model handles" in " ".join(found.points)
 
 

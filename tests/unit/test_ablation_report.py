@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from corewood.analyse.ablation import ablation_rows, paired_interval, widened
-from corewood.report.ablations import over_training_chart, together_point
+from corewood.report.ablations import over_training_chart, smaller_sets, together_point
 from corewood.report.attention import over_training_chart as attention_chart
 from corewood.report.attention import over_training_point
 
@@ -56,6 +56,26 @@ def test_gains_count_like_losses() -> None:
     )
     rows = rows.assign(set="pair", focus="", dataset="validation", domain="in-domain")
     assert "stand in for each other (most: A.H0 + B.H0, +50.0 in domain" in said(rows)
+
+
+@pytest.mark.parametrize(
+    ("joint", "apart", "says"),
+    [
+        (-3.0, 10.0, "clearly more"),
+        (3.0, -10.0, "clearly more"),
+        (-30.0, -10.0, "clearly more"),
+        (-10.0, -30.0, "clearly less"),
+        (10.0, 30.0, "clearly less"),
+        (0.0, 10.0, "clearly less"),
+    ],
+)
+def test_more_together_is_an_interaction_with_the_sign_of_the_joint_change(joint: float, apart: float, says: str) -> None:
+    """As the caption of the chart says, whichever of the two is larger."""
+    beyond = joint - apart
+    ends = {"interaction": beyond, "interaction_low": beyond - 2, "interaction_high": beyond + 2, "pure": beyond}
+    row = {"units": "A + B", "set": "pair", "size": 2, "where": "on hard", "change": joint, **ends}
+    (text,) = smaller_sets(pd.DataFrame([row]))
+    assert f"one matters {says} together than apart" in text
 
 
 def test_a_whole_core_is_spoken_of_on_its_own() -> None:

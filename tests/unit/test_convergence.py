@@ -71,6 +71,12 @@ def test_a_search_is_comparable_within_a_factor_or_within_the_noise_of_the_best_
 
 CASES = [[0.80, 0.50], [0.78, 0.40], [0.60, 0.45], [0.10, 0.44]]
 HELD = pd.Series([0.02, 0.025, 0.06, 0.2], NAMES)
+ALIKE = pd.Series([0.20, 0.25, 0.21, 0.22], NAMES)
+CUT = "Not all searches have converged (at 70 % removed): more search may change what follows."
+UNEVEN = (
+    "Searches did not end equally well (at 70 % removed): seeds are compared with each other only among those within 1.5 "
+    "times the lowest KL."
+)
 
 
 def test_equal_in_domain_is_about_accuracy_whatever_the_metric() -> None:
@@ -99,7 +105,7 @@ def test_the_headline_quotes_no_gap_of_a_search_that_is_unfinished() -> None:
     assert said.headline.startswith("Not all searches have converged (at 70 % removed)")
     assert "that are equal in domain, l0-70-s0 (95.0 %) and l0-70-s1 (95.0 %), differ by 10 points" in said.headline
     assert "2 of 4 searches ended within 1.5 times the lowest KL" in said.points[0]
-    assert "The others are unfinished searches" in said.points[0]
+    assert "The others ended further from the full model, and are not compared with other seeds." in said.points[0]
     assert "None ended by itself" in said.points[0]
 
 
@@ -109,10 +115,44 @@ def test_where_all_have_converged_nothing_is_warned_of() -> None:
     assert said.headline.startswith("Two subnetworks of m that are equal in domain, l0-70-s0 (95.0 %) and l0-70-s3 (95.0 %)")
     assert "“if”: 80 and 10 % right" in said.headline
     assert "4 of 4 searches" in said.sure[-1]
-    assert "unfinished" not in said.sure[-1]
+    assert "not compared" not in said.sure[-1]
     assert "ended by itself" not in said.sure[-1]
 
 
 def test_searches_that_are_equally_unfinished_are_not_taken_for_done() -> None:
-    table, held = accuracy(CASES), pd.Series([0.20, 0.25, 0.21, 0.22], NAMES)
-    assert "None ended by itself: more search may lower it" in found_in(table, held, ENDED).points[0]
+    said = found_in(accuracy(CASES), ALIKE, ENDED)
+    assert said.headline.startswith(f"{CUT} Two subnetworks of m")
+    assert "None ended by itself: more search may lower it" in said.points[0]
+    assert "not compared" not in said.points[0]
+
+
+def test_searches_that_all_ended_at_different_kl_have_converged_and_are_not_all_compared() -> None:
+    said = found_in(accuracy(CASES), HELD, ~ENDED)
+    assert said.headline.startswith(f"{UNEVEN} Two subnetworks of m")
+    assert "converged" not in said.headline
+    assert "The others ended further from the full model, and are not compared with other seeds." in said.points[0]
+    assert "ended by" not in said.points[0]
+
+
+def test_searches_that_were_cut_short_and_differ_are_told_of_twice() -> None:
+    assert found_in(accuracy(CASES), HELD, ENDED).headline.startswith(f"{CUT} {UNEVEN} Two subnetworks of m")
+
+
+@pytest.mark.parametrize(
+    ("ended", "says"), [(0, "None ended by itself:"), (1, "Only 1 ended by itself:"), (2, "Only 2 ended by themselves:")]
+)
+def test_how_many_ended_by_themselves(ended: int, says: str) -> None:
+    assert says in found_in(accuracy(CASES), ALIKE, pd.Series(np.arange(4) < ended, NAMES)).points[0]
+
+
+def test_one_search_that_is_not_compared() -> None:
+    held = pd.Series([0.02, 0.025, 0.021, 0.2], NAMES)
+    said = found_in(accuracy(CASES), held, ~ENDED).points[0]
+    assert "The other ended further from the full model, and is not compared with other seeds." in said
+
+
+def test_three_searches_in_order_are_no_proof() -> None:
+    """Two of their six orders give a rho of 1 or -1."""
+    held, names = HELD[:3], NAMES[:3]
+    row = convergence(accuracy(CASES), held, TARGETS[names], ENDED[names]).iloc[0]
+    assert (row["rho"], row["p"]) == (pytest.approx(-1), pytest.approx(1 / 3))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import permutation_test, spearmanr
 from scipy.stats import t as student
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
@@ -18,6 +21,7 @@ from corewood.analyse.differences import (
     crossed_interval,
     mcnemar,
     pair_tests,
+    rank_correlation,
     size_effect,
     variance_split,
 )
@@ -131,9 +135,40 @@ def test_intervals_over_few_models_hold_the_truth_as_often_as_they_say() -> None
 
 def test_size_effect_only_where_sizes_differ() -> None:
     found = size_effect(np.array([0.1, 0.2, 0.4]), np.array([0.5, 0.6, 0.7]))
-    assert found["rho"] == 1
+    assert (found["rho"], found["p"]) == (1, pytest.approx(1 / 3))  # two of six orders
     assert found["explained"] == pytest.approx(np.corrcoef([0.1, 0.2, 0.4], [0.5, 0.6, 0.7])[0, 1] ** 2)
     assert np.isnan(size_effect(np.array([0.1, 0.2, 0.4]), np.array([0.5, 0.5, 0.5]))["rho"])
+
+
+@pytest.mark.parametrize("count", range(3, 7))
+def test_the_p_of_few_ranks_is_that_of_all_orders(count: int) -> None:
+    """Counted one by one, and by scipy; with ties, too."""
+    rng = np.random.default_rng(count)
+    for levels in (1000, 3):
+        one, other = (np.r_[0, 1, rng.integers(0, levels, count - 2)] for _ in range(2))
+        rho, p = rank_correlation(one, other)
+        assert rho == pytest.approx(spearmanr(one, other)[0])
+        every = [abs(spearmanr(order, other)[0]) >= abs(rho) - 1e-9 for order in permutations(one)]
+        assert p == pytest.approx(np.mean(every))
+        drawn = permutation_test(
+            (one,), lambda x, y=other: abs(spearmanr(x, y)[0]), permutation_type="pairings", alternative="greater"
+        )
+        assert p == pytest.approx(drawn.pvalue)
+
+
+def test_the_p_of_few_ranks_by_hand() -> None:
+    up, swapped = np.arange(4), np.array([0, 1, 3, 2])
+    assert rank_correlation(up, up) == pytest.approx((1, 2 / 24))
+    assert rank_correlation(up, up[::-1]) == pytest.approx((-1, 2 / 24))
+    assert rank_correlation(up, swapped) == pytest.approx((0.8, 8 / 24))  # a swap of neighbours or none, up or down
+    assert rank_correlation(np.array([1, 1, 2]), np.arange(3))[1] == pytest.approx(4 / 6)
+    assert rank_correlation(np.arange(8), np.arange(8))[1] == pytest.approx(2 / 40320)
+
+
+def test_the_p_of_many_ranks_is_scipys() -> None:
+    one, other = np.random.default_rng(7).random((2, 9))
+    assert rank_correlation(one, other) == pytest.approx(tuple(spearmanr(one, other)))
+    assert np.isnan(rank_correlation(np.array([1, 2, np.nan]), np.arange(3))).all()
 
 
 def test_the_paired_interval_is_bonett_and_prices() -> None:

@@ -46,9 +46,9 @@ def ablation_rows(
     `skills` are (skill, the examples of each of its answers): rows of their own, about balanced accuracy.
 
     `change` is the accuracy without the units minus the full model's. For sets, `interaction` is their joint change minus
-    the sum of the single ones: below zero, they matter more together than apart. `pure` is what of it no smaller set has,
-    where all of these were removed, too. The averages of heads in and outside the core, and the former less the latter, are
-    there only when all of the model's `heads` were removed alone.
+    the sum of the single ones: where it has the sign of the joint change, they matter more together than apart. `pure` is
+    what of it no smaller set has, where all of these were removed, too. The averages of heads in and outside the core, and
+    the former less the latter, are there only when all of the model's `heads` were removed alone.
     """
     shifts = {units: values.astype(float) - full for units, values in right.items()}
     singles = {units[0]: shift for units, shift in shifts.items() if len(units) == 1}

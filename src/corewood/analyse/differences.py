@@ -7,17 +7,19 @@ bool where nothing else is said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from functools import cache
+from itertools import combinations, permutations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, pearsonr, spearmanr
+from scipy.stats import binom, pearsonr, rankdata, spearmanr
 from scipy.stats import t as student
 from statsmodels.stats.contingency_tables import cochrans_q
 
 from corewood.evaluate.metrics import LEVEL
 
 REAL = 1 - LEVEL  # what a corrected p must lie below
+EXACT = 8  # values whose orders, 40,320 of them, are all looked at
 
 
 def mcnemar(one: np.ndarray, other: np.ndarray) -> tuple[int, int, float]:
@@ -81,8 +83,27 @@ def size_effect(values: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
     """How accuracies go with sizes: Spearman's rho with its p, and the share of variance a line explains."""
     if len(values) < 3 or len(set(sizes)) < 2 or len(set(values)) < 2:
         return {"rho": np.nan, "p": np.nan, "explained": np.nan}
-    rho, p = spearmanr(sizes, values)
-    return {"rho": float(rho), "p": float(p), "explained": float(pearsonr(sizes, values)[0] ** 2)}
+    rho, p = rank_correlation(sizes, values)
+    return {"rho": rho, "p": p, "explained": float(pearsonr(sizes, values)[0] ** 2)}
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Spearman's rho and its two-sided p.
+
+    Of up to `EXACT` values p is exact: the share of all orders of the one whose rho is at least as far from zero. Of more it
+    is scipy's, by a t distribution, which would be 0 for any three values in order.
+    """
+    rho, p = (float(found) for found in spearmanr(one, other))
+    x, y = (rankdata(values) - (len(values) + 1) / 2 for values in (one, other))
+    if len(x) <= EXACT and np.isfinite(rho):
+        p = float((np.abs(x[orders(len(x))] @ y) >= abs(x @ y)).mean())  # quarters, which floats hold exactly
+    return rho, p
+
+
+@cache
+def orders(count: int) -> np.ndarray:
+    """(order, value)"""
+    return np.array(list(permutations(range(count))))
 
 
 def variance_components(groups: Sequence[np.ndarray]) -> dict[str, float]:

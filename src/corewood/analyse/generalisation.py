@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
+from corewood.analyse.differences import rank_correlation
 from corewood.evaluate.metrics import OF_SKILLS, together
 
 FULL = "full"
@@ -142,13 +142,13 @@ def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series, end
         mean = some.mean(axis=1)
         rho, p = (np.nan, np.nan)
         if len(kls) > 2 and kls.nunique() > 1 and mean.nunique() > 1:
-            rho, p = spearmanr(kls, mean)
+            rho, p = rank_correlation(kls.to_numpy(), mean.to_numpy())
         half = kls.index[: -(-len(kls) // 2)]
         lowest, highest = float(kls.min()), float(kls.max())
         counts = {"searches": len(kls), "ended": int(ended[kls.index].sum()), "comparable": int(fine[kls.index].sum())}
         kl = {"lowest": lowest, "highest": highest, "ratio": highest / lowest if lowest > 0 else np.nan}
         gaps = {"gap": widest(some), "gap_comparable": widest(some[fine[some.index]]), "gap_best_half": widest(some.loc[half])}
-        found.append({"target": float(str(target)), **counts, **kl, "rho": float(rho), "p": float(p), **gaps})
+        found.append({"target": float(str(target)), **counts, **kl, "rho": rho, "p": p, **gaps})
     return pd.DataFrame(found)
 
 

@@ -257,10 +257,11 @@ def together_point(tables: Tables) -> list[str]:
 
 
 def relation(rows: pd.DataFrame, tests: int) -> pd.Series:
-    """1 where units matter clearly more together than apart, -1 where clearly less, 0 where that is open."""
+    """1 where units matter clearly more together than apart, -1 where clearly less, 0 where that is open: more, where their
+    interaction has the sign of the joint change."""
     low, high = widened(rows["interaction_low"], rows["interaction_high"], tests)
-    together, apart = rows["change"].abs(), (rows["change"] - rows["interaction"]).abs()
-    return ((low > 0) | (high < 0)).astype(int) * (2 * (together > apart).astype(int) - 1)
+    more = rows["interaction"] * rows["change"] > 0
+    return ((low > 0) | (high < 0)).astype(int) * (2 * more.astype(int) - 1)
 
 
 def added(row: pd.Series) -> str:

@@ -31,6 +31,7 @@ from corewood.report.style import (
     share_axis,
     tips,
 )
+from corewood.report.words import joined
 
 SAID = 3  # heads that the first screen speaks of
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
@@ -182,11 +183,16 @@ def attention_point(tables: Tables) -> list[str]:
         return []
     heads = tables["attention"].drop_duplicates("unit")
     does = heads.loc[heads["core"], "does"].value_counts()
-    parts = [f"{count} of them {PLACES.get(str(kind), str(kind))}" for kind, count in does.items() if kind != "spread out"]
-    rest = f"; {does['spread out']} spread their attention out" if "spread out" in does else ""
-    if not parts:
-        return [f"None of the {int(does.sum())} core heads sends a fifth of its attention beyond chance to one kind of place."]
-    return [f"What the {int(does.sum())} core heads attend to most: {', '.join(parts)}{rest}."]
+    many, spread = int(does.sum()), int(does.get("spread out", 0))
+    if spread == many:
+        none = "The one core head does not send" if many == 1 else f"None of the {many} core heads sends"
+        return [f"{none} a fifth of its attention beyond chance to one kind of place."]
+    places = {PLACES.get(str(kind), str(kind)): count for kind, count in does.items() if kind != "spread out"}
+    if many == 1:
+        return [f"What the one core head attends to most: {joined(places)}."]
+    parts = [f"{count} of them {place}" for place, count in places.items()]
+    rest = f"; {spread} {'spreads its' if spread == 1 else 'spread their'} attention out" if spread else ""
+    return [f"What the {many} core heads attend to most: {', '.join(parts)}{rest}."]
 
 
 @says(of="attention attention_over_training", single=True)

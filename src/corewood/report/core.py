@@ -27,7 +27,7 @@ from corewood.report.style import (
     tips,
     unit_places,
 )
-from corewood.report.words import between, count, probability
+from corewood.report.words import count, heads_in, probability
 
 
 @table("Fine-tunings", "core-tunings", "The core within and across fine-tunings", of="core_tunings")
@@ -165,8 +165,9 @@ def core_point(tables: Tables) -> list[str]:
     row = tables["core"].iloc[-1]
     if not row["heads"]:
         return [f"No head is in all {row['masks']} subnetworks: they have no core."]
-    chance = f"chance would give {row['expected']:.2g}"
-    return [f"{row['heads']} heads of the model are in all {row['masks']} subnetworks: its core ({chance})."]
+    chance, are = f"chance would give {row['expected']:.2g}", "is" if row["heads"] == 1 else "are"
+    heads = count(row["heads"], "head").capitalize()
+    return [f"{heads} of the model {are} in all {row['masks']} subnetworks: its core ({chance})."]
 
 
 @says(of="core", single=True, sure=True)
@@ -185,9 +186,10 @@ def tunings_point(tables: Tables) -> list[str]:
     for (task, way), part in tables["core_tunings"].groupby(["task", "way"], sort=False):
         own, across = part[part["tuning"] >= 0], part[part["tuning"] < 0]
         row = across[across["definition"] == "all of all fine-tunings"].iloc[0]
+        are = "is" if row["heads"] == 1 else "are"
         said.append(
-            f"“{task}”, {way}: the core of one fine-tuning has {between(own['heads'], 0)} heads; "
-            f"{row['heads']} are in all {row['masks']} subnetworks of all {len(own)} fine-tunings (chance "
+            f"“{task}”, {way}: the core of one fine-tuning has {heads_in(own['heads'])}; "
+            f"{row['heads']} {are} in all {row['masks']} subnetworks of all {len(own)} fine-tunings (chance "
             f"{row['expected']:.2g}, {probability(row['p'])})."
         )
     return said

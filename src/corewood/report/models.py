@@ -123,6 +123,7 @@ def unlearnt(tables: Tables, name: str) -> str:
     tasks = joined(dict.fromkeys(quoted(task) for task in bad["task"]))
     begin = f"None of the {len(models)} models has learnt its task"
     if len(bad) < len(models):
-        begin = f"{len(bad)} of {len(models)} models have not learnt their task"
-    begin += f", as far as {row['n']:.0f} examples tell ({tasks}; the first: {how})"
+        their = "has not learnt its" if len(bad) == 1 else "have not learnt their"
+        begin = f"{len(bad)} of {len(models)} models {their} task"
+    begin += f", as far as {row['n']:.0f} examples tell ({tasks}; {'the first: ' if len(bad) > 1 else ''}{how})"
     return f"{begin}. What is said of such models means nothing."

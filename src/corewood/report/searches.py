@@ -46,7 +46,7 @@ def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
 def trajectories_chart(tables: Tables) -> Any:
     """A colour and a dash for each size; the thin line is the target. Right, the KL of the hard mask of exact size on
     held-out texts: a dot for each look during the gradient steps and for each exchange after them. Lines of one size that end
-    at different heights are searches that have not all converged."""
+    at different heights are searches that did not end equally well."""
     table = tables["trajectories"].copy()
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
@@ -215,15 +215,22 @@ def bands(rows: pd.DataFrame, kind: str) -> Any:
 
 
 def unfinished(tables: Tables) -> str:
-    """What a reader must know first: that searches of one size did not end equally well."""
+    """What a reader must know first: that searches did not end by themselves, or those of one size not equally well."""
     if "convergence" not in tables:
         return ""
     rows = tables["convergence"]
-    bad = rows[rows["comparable"] < rows["searches"]]
-    if bad.empty:
-        return ""
-    sizes = joined(f"{100 * t:g} %" for t in sorted(set(bad["target"])))
-    return f"Not all searches have converged (at {sizes} removed): what follows compares only those that have. "
+    said = ""
+    if cut := sizes_of(rows[rows["ended"] < rows["searches"]]):
+        said += f"Not all searches have converged (at {cut} removed): more search may change what follows. "
+    if uneven := sizes_of(rows[rows["comparable"] < rows["searches"]]):
+        said += f"Searches did not end equally well (at {uneven} removed): seeds are compared with each other only among "
+        said += f"those within {RATIO:g} times the lowest KL. "
+    return said
+
+
+def sizes_of(rows: pd.DataFrame) -> str:
+    """50 % and 75 %"""
+    return joined(f"{100 * t:g} %" for t in sorted(set(rows["target"])))
 
 
 def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
@@ -240,11 +247,14 @@ def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
             f"{f'it is {low}' if low == high else f'it runs from {low} to {high}'}."
         )
         done = row["comparable"] == row["ended"] == row["searches"]
-        if row["comparable"] < row["searches"]:
-            text += " The others are unfinished searches."
+        left = row["searches"] - row["comparable"]
+        if left:
+            who, are = ("The other", "is") if left == 1 else ("The others", "are")
+            text += f" {who} ended further from the full model, and {are} not compared with other seeds."
         if row["ended"] < row["searches"]:
             ended = f"Only {row['ended']:.0f}" if row["ended"] else "None"
-            text += f" {ended} ended by itself: more search may lower it, and steps: auto goes on until nothing does."
+            itself = "themselves" if row["ended"] > 1 else "itself"
+            text += f" {ended} ended by {itself}: more search may lower it, and steps: auto goes on until nothing does."
         if pd.notna(row["rho"]) and row["searches"] > 4:  # of fewer, a rank correlation says nothing
             text += f" Spearman's rho of KL and accuracy on the cases is {row['rho']:+.2f}".replace("-", "\u2212")
             text += f" (p = {row['p']:.2g})"

@@ -28,7 +28,7 @@ from corewood.report.style import (
     unit_places,
 )
 from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
-from corewood.report.words import agreement, between, quoted, two_digits
+from corewood.report.words import agreement, between, probability, quoted, two_digits
 
 ALL_TASKS = "all tasks"
 WIDE = 442  # of a grid, so that two stand beside each other
@@ -235,7 +235,8 @@ def stability_point(tables: Tables) -> list[str]:
     )
     if len(rows) == 1:
         row = rows.iloc[0]
-        return [f"{text} (p = {row['fleiss_p']:.2g}; with as many heads in each layer p = {row['fleiss_p_layers']:.2g})."]
+        stricter = f"with as many heads in each layer {probability(row['fleiss_p_layers'])}"
+        return [f"{text} ({probability(row['fleiss_p'])}; {stricter})."]
     above, layers = (int((rows[c] < LIKELY).sum()) for c in ("fleiss_p", "fleiss_p_layers"))
     return [
         f"{text}. That is more than chance (p < {LIKELY:g}) on {above} of {len(rows)} tasks, and on {layers} beside masks "
