@@ -43,14 +43,18 @@ def report_spec(spec: StudySpec, base: Path, store: Path, out: Path, voice: Voic
     with listener(voice) as show:
         outcome = report_study(spec, base, Store(store), show)
     if not outcome.complete:
-        typer.echo(f"{len(outcome.holes)} jobs have no result and are shown as holes.", err=True)
+        typer.echo(f"{without_result(outcome)}: shown as {'a hole' if len(outcome.holes) == 1 else 'holes'}.", err=True)
     conclude(outcome, deliver(outcome.report, out), voice, show_page)
+
+
+def without_result(outcome: Outcome) -> str:
+    return "1 job has no result" if len(outcome.holes) == 1 else f"{len(outcome.holes)} jobs have no result"
 
 
 def say_holes(outcome: Outcome, voice: Voice) -> None:
     """Those that failed; those that need one of them are counted."""
     console = aside(soft_wrap=True)
-    console.print(f"{len(outcome.holes)} jobs have no result:", style="red")
+    console.print(f"{without_result(outcome)}:", style="red")
     lost = {key: reason for key, reason in outcome.holes.items() if reason.startswith("needs ") and not voice.verbose}
     for key, reason in outcome.holes.items():
         if key not in lost:
