@@ -90,6 +90,12 @@ def can_slim(ablate: Ablation) -> bool:
     return ablate in ("mean", "zero")
 
 
+def check_open(model: Model) -> None:
+    """Hooks of `cw.gated` know the whole model's widths."""
+    if model.closing:
+        raise InputError("inside cw.gated a second mask has no meaning of its own; gate their common units, one & other")
+
+
 def slim(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> PreTrainedModel:
     """A copy of the Hugging Face model without the closed units: a plain torch module with fewer parameters, and the logits of
     `cw.gated(model, mask, ablate, means)`. With `ablate="zero"` it is what transformers' prune_heads did.
@@ -109,6 +115,7 @@ def slim(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | Non
     one_mask(mask, "slim")
     if not can_slim(ablate):
         raise InputError("slim: resampled values differ from token to token, which no model can hold; choose mean or zero")
+    check_open(model)
     small = replace(model, net=deepcopy(model.net))
     for change in changes(small, mask, ablate, means):
         change.make(learn=True)
@@ -121,6 +128,7 @@ def slim(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | Non
 @contextmanager
 def slimmed(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | None = None) -> Iterator[Callable[..., Any]]:
     """Gives a function that calls the model with a subnetwork's parameters alone."""
+    check_open(model)
     with ExitStack() as stack:
         for change in changes(model, mask, ablate, means):
             stack.callback(setattr, change.module, change.name, change.make())
@@ -178,8 +186,6 @@ def changes(model: Model, mask: Mask, ablate: Ablation, means: Means | None, con
     """What a subnetwork's modules have in the place of the model's own. Without `constants`, a block that is closed as a whole
     keeps one head, or one feature of an MLP, with zeros behind it: its shape can be trained."""
     mask.check(model.units)
-    if model.closing:  # hooks that know the whole model's widths
-        raise InputError("inside cw.gated a second mask has no meaning of its own; gate their common units, one & other")
     means = checked_means(means, model) if ablate == "mean" else None
     made: list[Change] = []
     for i in range(model.units.layers):

@@ -181,13 +181,13 @@ def check_focus(plan: Plan) -> None:
     """The cases and sets that a study names must be there."""
     challenge = [t.splits[n] for t in plan.tasks.values() for n in t.datasets if n != VALIDATION]
     known = [str(case) for split in challenge if split.cases is not None for case in split.cases.unique()]
+    for name in plan.spec.focus:
+        if name in known:
+            raise InputError(f"focus.{name}: is what a case is called; choose another name for the list")
     sets = [n for t in plan.tasks.values() for n in t.datasets if n != VALIDATION]
     taken = next((name for name in (*known, *sets) if name in (*RESERVED, *(plan.spec.focus or (CHALLENGE,)))), None)
     if plan.spec.effective_size is not None and taken is not None:
         raise InputError(f"effective_size: {taken!r} is what one of its own sets is called; rename that case or challenge set")
-    for name in plan.spec.focus:
-        if name in known:
-            raise InputError(f"focus.{name}: is what a case is called; choose another name for the list")
     for case in plan.spec.focused:
         if case not in known:
             there = f" The cases are: {', '.join(known)}." if known else " No challenge set has cases: give it a case column."
