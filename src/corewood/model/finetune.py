@@ -234,7 +234,6 @@ def fine_tune(
                 trainer.train(resume_from_checkpoint=last)
             finally:
                 model.net.eval()
-    model.net.eval()
     return kept
 
 

@@ -8,7 +8,7 @@ import altair as alt
 
 from corewood.report.items import chart
 from corewood.report.lines import case_lines
-from corewood.report.spread import in_accuracy, measure_of
+from corewood.report.scores import in_accuracy, measure_of
 from corewood.report.style import Tables, tips, where
 
 

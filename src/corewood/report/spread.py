@@ -10,11 +10,12 @@ import pandas as pd
 from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, share_right, subnetworks
 from corewood.analyse.generalisation import spread as spread_over
 from corewood.analyse.verdicts import LOST
-from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME, wilson
-from corewood.report.html import Format, html_table, share
+from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
+from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.lines import case_lines
 from corewood.report.models import models_of
+from corewood.report.scores import METRICS, form_of, in_accuracy, measure_of, score_axis, written
 from corewood.report.style import (
     DOT,
     GREENS,
@@ -39,7 +40,6 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.tickets import METRICS, form_of, lowest_shown
 from corewood.report.verdicts import first_mode
 from corewood.report.words import largest, name, pct, plus_minus, quoted, span, two_digits
 
@@ -51,36 +51,6 @@ MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITE
 def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
     """The subnetworks that are compared, and the full model they come from."""
     return pd.concat([full_model(accuracy), subnetworks(accuracy)])
-
-
-def in_accuracy(scores: pd.DataFrame) -> pd.DataFrame:
-    """With accuracy in domain, whatever metric the task has; where answers are numbers, their correlation stays."""
-    if "correct" not in scores:
-        return scores
-    inside = scores[(scores["domain"] != "challenge") & scores["correct"].notna()]
-    low, high = wilson(inside["correct"].astype(float), inside["n"])
-    made = scores.copy()
-    made.loc[inside.index, ["value", "low", "high"]] = pd.DataFrame({"value": share_right(inside), "low": low, "high": high})
-    return made
-
-
-def measure_of(scores: pd.DataFrame) -> tuple[str, str]:
-    """(what scores are called, how they are written): accuracy, or of numbers as answers a correlation."""
-    right = "correct" not in scores or scores["correct"].notna().any()
-    metric = "accuracy" if right else str(scores["metric"].iloc[0])
-    return METRICS.get(metric, metric), form_of(metric)
-
-
-def written(form: str) -> Format:
-    """A score in a table, in the form that a chart gives it."""
-    return share if form == form_of("accuracy") else f"{{:{form}}}".format
-
-
-def score_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str, scores: pd.DataFrame) -> Any:
-    """Shares from 0 to 100 %; correlations from 0, or from the round number below the lowest, to 1."""
-    if measure_of(scores)[0] == METRICS["accuracy"]:
-        return share_axis(channel, field, title)
-    return channel(f"{field}:Q", title=title, scale=alt.Scale(domain=[lowest_shown(scores["value"]), 1]))
 
 
 def spread_of(tables: Tables) -> pd.DataFrame:

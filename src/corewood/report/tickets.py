@@ -12,6 +12,7 @@ import pandas as pd
 from corewood.analyse.tickets import KEYS
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
+from corewood.report.scores import METRICS, form_of, lowest_shown
 from corewood.report.searches import stopped
 from corewood.report.style import GREENS, INK, MARK, PALE, PERCENT, Tables, coloured, in_rows, ordered, room, shaped, tips
 from corewood.report.survivors import of_seeds
@@ -32,7 +33,6 @@ from corewood.report.ways import (
 from corewood.report.words import between, count, joined, names_of, plus_minus, quoted, signed
 
 TICKETS, STATES = ("good", "random", "bad"), ("pruned", "retrained")
-METRICS = {"accuracy": "accuracy", "matthews": "Matthews' correlation", "pearson": "Pearson's correlation"}
 MODES = {"both": "s: heads and MLPs", "heads": "s: heads alone", "mlps": "s: MLPs alone", "weights": "m: weights"}
 OF_STATE = {"pruned": GREENS[2], "retrained": GREENS[4]}
 AVERAGE = "average"
@@ -63,12 +63,6 @@ def pruning_ways(tables: Tables) -> list[str]:
     rows = of_tickets(tables["tickets"])
     there = [way for way in dict.fromkeys(rows["way"]) if way.startswith((L0, IMPORTANCE, MAGNITUDE))]
     return sorted(there, key=lambda way: [IMPORTANCE, MAGNITUDE, L0].index(way.split()[0]))
-
-
-def lowest_shown(values: pd.Series) -> float:
-    """0, or a round number below: correlations may be negative."""
-    known = values.dropna()
-    return min(0.0, float(np.floor(known.min() * 10) / 10)) if len(known) else 0.0
 
 
 @chart("Tickets", "tickets", "Good, random and bad subnetworks", of="tickets")  # figure 2
@@ -128,11 +122,6 @@ def ticket_panel(summary: pd.DataFrame, scores: pd.DataFrame, ways: list[str]) -
     title = alt.Title(quoted(summary["task"].iloc[0]), subtitle=stays(drawn, ways), subtitleColor=INK)
     layers = [*full_and_majority(summary), bars, spread, dots]
     return alt.layer(*layers).properties(width=max(165, 42 * len(order)), height=170, title=title)
-
-
-def form_of(metric: str) -> str:
-    """Accuracy in per cent; correlations are none."""
-    return ".1%" if metric == "accuracy" else ".3f"
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
