@@ -11,6 +11,7 @@ where it says so are they looked at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -89,33 +90,33 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: C
     in_domain = share_right(inside).set_axis(inside["subnetwork"])
     if comparable is not None:
         in_domain = in_domain[comparable.reindex(in_domain.index, fill_value=False)]
+    keys, about = ["target", "dataset", "case", "metric"], ["group", "skill", "gold", "domain", "n"]
+    facts = some[[*keys, *about]].to_dict("records")
+    places: dict[tuple[object, ...], list[int]] = {}
+    for place, row in enumerate(facts):
+        places.setdefault(tuple(row[key] for key in keys), []).append(place)
+    named = some.set_index("subnetwork")["value"]
     rows = []
-    for (target, dataset, case, metric), part in some.groupby(["target", "dataset", "case", "metric"], sort=False):
-        values = part.set_index("subnetwork")["value"]
-        same, lowest, highest = widest_pair(values, in_domain, apart)
-        first = part.iloc[0][["group", "skill", "gold", "domain", "n"]]
-        facts = {"target": target, "dataset": dataset, "case": case, "metric": metric, **first}
-        found = {"subnetworks": len(values), "full": float(whole.get((metric, dataset, case), np.nan))}
-        moments = values.agg(["min", "max", "mean", "std"])
-        gap = {"range": moments["max"] - moments["min"], "range_same": same, "lowest": lowest, "highest": highest}
-        rows.append({**facts, **found, **moments, **gap})
+    for mine in places.values():
+        own, first = named.iloc[mine], facts[mine[0]]
+        same, lowest, highest = widest_pair(own, in_domain, apart)
+        full = float(whole.get((first["metric"], first["dataset"], first["case"]), np.nan))
+        moments = {"min": own.min(), "max": own.max(), "mean": own.mean(), "std": own.std()}
+        gap = {"range": own.max() - own.min(), "range_same": same, "lowest": lowest, "highest": highest}
+        rows.append(first | {"subnetworks": len(own), "full": full} | moments | gap)
     return pd.DataFrame(rows)
 
 
 def widest_pair(values: pd.Series, in_domain: pd.Series, apart: Collection[frozenset[str]] = ()) -> tuple[float, str, str]:
     """The largest difference between two subnetworks that are equal in domain; not a number when no two are."""
-    values = values[values.index.isin(in_domain.index)]
-    if values.empty:
-        return float("nan"), "", ""
-    gaps = values.to_numpy()[None, :] - values.to_numpy()[:, None]  # (low, high)
-    inside = in_domain[values.index].to_numpy()
-    same = np.abs(inside[None, :] - inside[:, None]) <= SAME + 1e-9
-    names = [str(name) for name in values.index]
-    same &= np.array([[one != other and frozenset((one, other)) not in apart for other in names] for one in names])
-    if not same.any():
-        return float("nan"), "", ""
-    low, high = np.unravel_index(np.where(same, gaps, -np.inf).argmax(), gaps.shape)
-    return float(gaps[low, high]), names[low], names[high]
+    inside = in_domain.to_dict()
+    known = {str(name): value for name, value in values.dropna().items() if name in inside}
+    pairs = [
+        (known[high] - known[low], low, high)
+        for low, high in permutations(known, 2)
+        if abs(inside[low] - inside[high]) <= SAME + 1e-9 and frozenset((low, high)) not in apart
+    ]
+    return max(pairs, key=lambda pair: pair[0], default=(float("nan"), "", ""))
 
 
 def comparable(held: pd.Series, targets: pd.Series) -> pd.Series:

@@ -27,21 +27,22 @@ def skill_changes(full: np.ndarray, found: np.ndarray, split: Split, classes: Se
         return scored[0]
     gold, fold = judge.gold, judge.fold
     right, odds = predicted(models, fold) == gold, log_odds(models, fold)  # (model, example)
-    rows = []
+    paired: dict[tuple[str, str], Change] = {}
     for skill, inside in judge.skill_parts:
         here = gold[inside]
         shift = right[1:, inside].mean(0) - right[0, inside]
-        paired = {BALANCED: paired_change(shift, [here == label for label in np.unique(here)])}
+        paired[skill, BALANCED] = paired_change(shift, [here == label for label in np.unique(here)])
         if len(split.labels) == 2:
-            paired[AUC] = delong(odds[:, inside], here)
-        for metric in scored[0].loc[scored[0]["case"] == skill, "metric"]:
-            values = pd.concat([table[(table["case"] == skill) & (table["metric"] == metric)] for table in scored])
-            whole, others = values.iloc[0], values.iloc[1:]
-            facts = {"case": skill, "metric": metric, "n": whole["n"], "full": whole["value"], "full_low": whole["low"]}
-            facts |= {"full_high": whole["high"], "subnetworks": len(others)}
-            facts |= others["value"].agg(["min", "mean", "max"]).to_dict()
-            change = paired[metric] if metric in paired else independent(whole, others)
-            rows.append({**facts, **dict(zip(("change", "low", "high"), change, strict=True))})
+            paired[skill, AUC] = delong(odds[:, inside], here)
+    ends = np.stack([table[["value", "low", "high"]].to_numpy(float) for table in scored], 1)  # (row, model, value and ends)
+    rows = []
+    for whole, own in zip(scored[0].to_dict("records"), ends, strict=True):
+        facts = {"case": whole["case"], "metric": whole["metric"], "n": whole["n"], "full": whole["value"]}
+        facts |= {"full_low": whole["low"], "full_high": whole["high"], "subnetworks": len(found)}
+        others = own[1:, 0]
+        facts |= {"min": others.min(), "mean": others.mean(), "max": others.max()}
+        change = paired[key] if (key := (whole["case"], whole["metric"])) in paired else independent(own)
+        rows.append({**facts, **dict(zip(("change", "low", "high"), change, strict=True))})
     return pd.DataFrame(rows)
 
 
@@ -55,8 +56,10 @@ def delong(odds: np.ndarray, gold: np.ndarray) -> Change:
     return change, max(-1.0, change - half), min(1.0, change + half)
 
 
-def independent(whole: pd.Series, others: pd.DataFrame) -> Change:
-    """Of scores whose own intervals are symmetric; a mean is at least as sure as its members are on average."""
-    change = float(others["value"].mean() - whole["value"])
-    half = float(np.hypot(whole["high"] - whole["low"], (others["high"] - others["low"]).mean())) / 2
+def independent(ends: np.ndarray) -> Change:
+    """Of scores whose own intervals are symmetric, (model, value and ends), the full model's first; a mean is at least as sure
+    as its members are on average."""
+    change = float(ends[1:, 0].mean() - ends[0, 0])
+    widths = ends[:, 2] - ends[:, 1]
+    half = float(np.hypot(widths[0], widths[1:].mean())) / 2
     return change, change - half, change + half

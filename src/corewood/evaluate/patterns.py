@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 import torch
-from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -144,6 +143,8 @@ class Classifier:
 
 def f1(true: Sequence[str], predicted: Sequence[str]) -> pd.DataFrame:
     """One row per type, and 'weighted': by how many maps each type has. A type that no map has got gets no figure."""
+    from sklearn.metrics import precision_recall_fscore_support  # takes a second, which few need
+
     given = {"labels": list(TYPES), "zero_division": 0}
     precision, recall, score, support = precision_recall_fscore_support(true, predicted, **given)
     table = pd.DataFrame({"type": TYPES, "f1": score, "precision": precision, "recall": recall, "support": support})

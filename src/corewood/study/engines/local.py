@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from corewood.study.engines.place import Fault, Verdict
 from corewood.study.job import Job
 
 HERE = "127.0.0.1"
+IMPORTED = ["distributed", "transformers.modeling_utils", "corewood.study.engines.look"]  # seconds of work for every worker
 
 
 def gpus() -> tuple[str, ...]:
@@ -26,6 +30,19 @@ def gpus() -> tuple[str, ...]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return tuple(named.split(",")[:count]) if named else tuple(map(str, range(count)))
+
+
+def import_once(environment: Mapping[str, str]) -> None:
+    """Begin a process that imports what workers need, for them to fork from; there is one until this process ends."""
+    before = {key: os.environ[key] for key in environment if key in os.environ}
+    os.environ.update(environment)  # libraries look at it once
+    try:
+        multiprocessing.set_forkserver_preload(IMPORTED)
+        forkserver.ensure_running()
+    finally:
+        for key in environment:
+            del os.environ[key]
+        os.environ.update(before)
 
 
 class Local:
@@ -68,9 +85,14 @@ class Local:
         workers = {}
         for place, environment in enumerate(self.workers(jobs)):
             has = {"GPU": 1} if environment.get("CUDA_VISIBLE_DEVICES") else {}
-            workers[place] = {"cls": Nanny, "options": {**options, "env": {**ONE_THREAD, **environment}, "resources": has}}
-        with dask.config.set({**SETTINGS, "distributed.nanny.pre-spawn-environ": ONE_THREAD}):
+            own = {**os.environ, **ONE_THREAD, **environment}
+            workers[place] = {"cls": Nanny, "options": {**options, "env": own, "resources": has}}
+        forked = sys.platform == "linux" and not self.devices  # elsewhere what is imported may not survive a fork
+        begin = {"distributed.worker.multiprocessing-method": "forkserver" if forked else "spawn"}
+        with dask.config.set({**SETTINGS, **begin, "distributed.nanny.pre-spawn-environ": ONE_THREAD}):
             with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
+                if forked:
+                    import_once(ONE_THREAD)
                 scheduler = scheduler_at(HERE, security)
                 cluster = SpecCluster(workers, scheduler, security=security, silence_logs=logging.CRITICAL)
             with cluster, Client(cluster, set_as_default=False) as client:
