@@ -43,7 +43,7 @@ def study(folder: Path) -> tuple[Path, OfStudy]:
     plan = make_plan(small.spec_of(path), folder)
     store_data(plan, store)
     Inline().run([*plan.jobs.values()], store, lambda _event: None)  # without a report: it takes longer than all of this
-    python = f"exploring.outcome({str(path)!r})"
+    python = [f"outcome = exploring.outcome({str(path)!r})"]
     return path, subject_of_study(small.spec_of(path), folder, store, python)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -192,6 +193,38 @@ def test_a_refusal_in_the_middle_of_a_run_leaves_those_there_at_work(batch: Batc
         batch.standing(0)
 
 
+def test_a_limit_of_the_site_leaves_those_that_were_let_in(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_in: list[str] = []
+
+    def submit(*_: object) -> str:
+        if len(let_in) == 2:
+            raise ClusterError("sbatch: error: QOSMaxSubmitJobPerUserLimit")
+        let_in.append(str(len(let_in) + 1))
+        return let_in[-1]
+
+    batch.wanted = 3
+    monkeypatch.setattr(batch, "script", lambda _name: (SimpleNamespace(submit_command="", job_id_regexp=""), ""))
+    monkeypatch.setattr("corewood.study.engines.batch.submit", submit)
+    batch.begin()
+    assert [held.number for held in batch.held.values()] == ["1", "2"]
+    batch.held.clear()
+    with pytest.raises(ClusterError, match="QOSMaxSubmitJobPerUserLimit"):
+        batch.begin()
+
+
+def test_a_job_that_pbs_has_forgotten_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As qstat does it: what it knows, an error for what it does not, and an exit code."""
+    command = tmp_path / "qstat"
+    command.write_text('#!/bin/sh\necho "Job Id: 12.server\n    job_state = R"\necho "qstat: $SAID 11.server" >&2\nexit 153\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SAID", "Unknown Job Id")
+    assert queues.pbs(["11", "12"]) == {"12": Seen("running")}
+    monkeypatch.setenv("SAID", "cannot connect to server")
+    with pytest.raises(ClusterError, match="cannot connect"):
+        queues.pbs(["11", "12"])
+
+
 def test_a_queue_may_be_long_but_a_scheduler_without_workers_is_told(tmp_path: Path, batch: Batch) -> None:
     for place in (Local(2), batch):
         run, _ = a_run(tmp_path, [SEARCH], [], place)
@@ -297,6 +330,13 @@ def test_a_range_is_no_number_to_the_base_of_60(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("system: slurm\njobs: 2:16\nwalltime: 12:30:00\npoll: 1.5\ncores: 2\n")
     spec = read_cluster(tmp_path / "c.yaml")
     assert (spec.jobs, spec.seconds, spec.clock, spec.poll, spec.cores) == ((2, 16), 45_000, "12:30:00", 1.5, 2)
+
+
+def test_an_account_may_be_a_number(tmp_path: Path) -> None:
+    for given in ("12345", "089", "0123"):
+        (tmp_path / "c.yaml").write_text(f"system: slurm\naccount: {given}\nqueue: {given}\n")
+        spec = read_cluster(tmp_path / "c.yaml")
+        assert (spec.account, spec.queue) == (given, given)
 
 
 def test_options_that_do_not_go_together_are_told(tmp_path: Path) -> None:

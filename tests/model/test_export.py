@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from corewood.ship import export as exporting
 from corewood.ship import onnx_file
 from corewood.ship.judge import Judged, cases_table, check_same, finding, moved
 from corewood.ship.onnx_file import DYNAMO, TORCHSCRIPT, File, write_onnx
-from corewood.ship.origin import base_of
+from corewood.ship.origin import base_of, licence_of
 from corewood.spec import Ablation
 
 TASK = overlap(seed=3, train=40, validation=40, per_case=4)
@@ -294,10 +296,13 @@ def test_what_int8_moves_is_said_loudly() -> None:
     assert table["verdict"].to_dict() == {"all": "kept", "x": "kept", "y": "lost"}  # of z, less than half was there to lose
 
     def said(now: list[np.ndarray], new: list[np.ndarray]) -> str:
-        return finding(cases_table(sets, ("a", "b"), {"file": now, "int8": new}))
+        return finding(cases_table(sets, ("a", "b"), {"file": now, "int8": new}), moved(sets, ("a", "b"), now, new))
 
     stands = "validation stands still (100.0 to 100.0 %)."
-    assert said(before, after) == f"int8 loses “y” 50.0 to 34.0 %, “z” 40.0 to 30.0 %, while {stands}"
+    assert said(before, after) == f"int8 loses “y” 50.0 to 34.0 % and lowers “z” 40.0 to 30.0 %, while {stands}"
+    few = [before[0], before[1].copy()]
+    few[1][0:5] = few[1][0:5, ::-1]  # five of a hundred, which may be chance
+    assert said(before, few) == f"int8 lowers “x” 100.0 to 95.0 %, while {stands}"
     assert said(after, before) == f"int8 raises “z” 30.0 to 40.0 %, “y” 34.0 to 50.0 %, while {stands}"
     assert said(before, before) == f"int8 moves no case by five points; at worst “x” 100.0 to 100.0 %; {stands}"
     with pytest.raises(CorewoodError, match="answers 26 of 300 examples of hard otherwise"):
@@ -346,3 +351,25 @@ def test_the_licence_of_a_checkpoint_is_that_of_its_card(tmp_path: Path) -> None
     (folder / "README.md").write_text("# Mine\n\n---\nlicense: mit\n---\n")
     assert base_of(str(folder), str(folder))["licence"] == ""
     assert base_of("owner/name", "owner/name") == {"base": "owner/name", "hub": True, "licence": ""}
+    for gone in (str(tmp_path / "gone"), "./models/x", "a/b/c", ""):
+        assert licence_of(gone) == ""
+
+
+def test_all_sets_of_a_task_are_judged_and_a_private_folder_stays_private(model: cw.Model, tmp_path: Path) -> None:
+    odd = TASK.validation.frame.head(8).assign(case=["two\nlines", "a|b"] * 4)
+    hard = cw.Split("hard", odd, TASK.validation.labels)
+    task = replace(TASK, also={"mismatched": replace(TASK.validation, name="mismatched")}, challenge={"hard": hard})
+    before = os.umask(0o077)
+    try:
+        shipped = cw.export(model, HARD, tmp_path / "out", "zero", task=task, measure=False)
+    finally:
+        os.umask(before)
+    assert shipped.cases[["dataset", "domain"]].drop_duplicates().to_numpy().tolist() == [
+        ["validation", "in-domain"],
+        ["mismatched", "in-domain too"],
+        ["hard", "challenge"],
+    ]
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "out").rglob("*")} == {0}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| hard | two lines | 4 |" in card
+    assert "| hard | a\\|b | 4 |" in card

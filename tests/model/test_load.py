@@ -106,6 +106,13 @@ def test_a_new_head_with_one_label_is_a_regression(tmp_path: Path) -> None:
     assert classes.net.classifier.out_features == 3
 
 
+def test_a_model_of_several_labels_at_once_is_refused(tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path / "many", problem_type="multi_label_classification")
+    with pytest.raises(InputError, match="any number of its labels to a text"):
+        load(tmp_path / "many")
+    assert load(tmp_path / "many", ["yes", "no"], new_head=True).net.config.problem_type is None
+
+
 def test_a_checkpoint_with_old_names_is_saved_with_new_ones(tmp_path: Path) -> None:
     """BERT's own file calls LayerNorm's parameters gamma and beta; what is saved must be found again by resuming."""
     folder = tiny.checkpoint(tmp_path / "old")

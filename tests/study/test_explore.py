@@ -18,9 +18,11 @@ import torch
 from exploring import Page
 
 import corewood as cw
+from corewood.cli.exploring import study_subject
 from corewood.data.encode import words_of
 from corewood.evaluate.attention import merged, normed_attention_of
 from corewood.explore import answers, room
+from corewood.explore.asked import Place
 from corewood.explore.keep import save, saved
 from corewood.explore.subject import OfStudy, OneCheckpoint
 from corewood.model.load import Model
@@ -138,6 +140,28 @@ def test_attention_is_the_librarys_with_and_without_the_mask(page: Page, model: 
             assert found["words"] == list(shown.words)
             assert found["sentence"] == shown.sentence.tolist()
     assert "no head L2.H2" in page.refused("attention", **{**asked, "layer": 2})
+    with pytest.MonkeyPatch.context() as smaller:
+        smaller.setattr(answers, "MOST", model.units.layers * model.units.heads * 5**2)
+        assert "attention is shown of up to 5; shorten it" in page.refused("attention", **asked)
+
+
+def test_a_model_that_gives_no_number_says_so() -> None:
+    broken = tiny.model()
+    with torch.no_grad():
+        broken.net.classifier.bias.fill_(torch.nan)
+    with pytest.raises(cw.InputError, match="gives no number for this text"):
+        answers.logits_on(broken, answers.encoded(broken, [FIRST]), broken.units.full(), "zero")
+
+
+def test_python_of_a_changed_study_finds_it_and_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = exploring.study(tmp_path / "there")
+    monkeypatch.chdir(tmp_path)
+    subject = study_subject(Path("there/study.yaml"), Path("there/store"), ["title=Other"], None)
+    lines = subject.loading(Place.model_validate(place(20)))
+    assert lines[0] == f"# in {path.parent}"
+    assert lines[1].startswith(
+        f"outcome = cw.run(cw.read_study('study.yaml', ['title=Other'], []), store={str(path.parent / 'store')!r})"
+    )
 
 
 def test_cases_are_judged_as_predict_judges_them(page: Page, subject: OfStudy, model: Model) -> None:
@@ -279,6 +303,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(cw.InputError, match="leads out"):
         save(subject, "mine", subject.model.units.full())
     assert not list((tmp_path / "elsewhere").iterdir())
+    assert saved(subject, subject.model.units) == {}  # and the page opens
 
 
 @pytest.mark.parametrize("step", [20, 5])

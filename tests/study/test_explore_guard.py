@@ -14,6 +14,7 @@ import urllib.request
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import exploring
@@ -26,6 +27,7 @@ from exploring import Page
 
 import corewood as cw
 from corewood.cli.exploring import listening, serve, study_subject
+from corewood.explore.asked import LONGEST
 from corewood.explore.guard import BODY, Names
 from corewood.explore.subject import OneCheckpoint
 
@@ -121,9 +123,10 @@ def test_bodies_are_limited_and_looked_at(page: Page) -> None:
         return page.send("POST", "/api/answer", raw, **headers)[0]
 
     assert status(good) == 200
+    assert status({**good, "first": "字" * LONGEST, "second": "字" * LONGEST}) == 200  # a study's own example may be long
     assert status(good, Content_Type="text/plain") == 415  # what a foreign form could send
     assert status(b" " * (BODY + 1)) == 413
-    assert status({**good, "first": "x" * 20_001}) == 422
+    assert status({**good, "first": "x" * (LONGEST + 1)}) == 422
     for wrong in (
         b"", b"[]", b"{", {**good, "mask": "101"}, {**good, "mask": "2" * 10}, {**good, "ablate": "resample"},
         {**good, "tab": "../x"}, {**good, "more": 1}, {**good, "place": {**PLACE, "task": "other"}},
@@ -194,15 +197,15 @@ def test_the_command_prints_an_address_that_opens_and_ctrl_c_stops_it(tmp_path: 
 def test_letting_other_machines_in_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opened: list[str] = []
+    opened: Queue[str] = Queue()
     monkeypatch.setattr(uvicorn.Server, "run", lambda _server, sockets: sockets[0].close())
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", opened.put)
     subject = OneCheckpoint(str(tiny.checkpoint(tmp_path / "model")), None, None)
     for host, shown in (("127.0.0.1", "127.0.0.1"), (".".join("0000"), "127.0.0.1")):
         serve(subject, host, 0, open_browser=True)
         out, err = capsys.readouterr()
         assert re.fullmatch(rf"http://{re.escape(shown)}:\d+/\?token=[\w-]{{32}}\n", out)
-        assert opened.pop() == out.strip()
+        assert opened.get(timeout=10) == out.strip()
         assert ("Warning" in err and "lets other machines reach this page" in err) == (host != "127.0.0.1")
 
 

@@ -23,6 +23,7 @@ import torch
 
 from corewood.analyse.generalisation import of_cases
 from corewood.data.task import Split
+from corewood.errors import InputError
 from corewood.evaluate.metrics import wilson
 from corewood.model.gates import gated
 from corewood.model.load import load
@@ -30,7 +31,7 @@ from corewood.report.page import finding
 from corewood.store.store import Store
 from corewood.study import entries, kinds
 from corewood.study.engines import Event
-from corewood.study.engines.local import Workers
+from corewood.study.engines.local import Workers, check_script
 from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
 from corewood.study.results import Results
@@ -302,6 +303,47 @@ def test_ctrl_c_says_how_to_go_on(study: Path, slow: Outcome, tmp_path: Path) ->
     assert process.returncode == 130
     assert "Finished jobs are kept; the same command goes on from here." in errors
     assert "Traceback" not in errors
+
+
+FORK = """
+import os, sys
+from multiprocessing import get_context
+from corewood.study.engines.local import can_fork, environment_of
+
+if __name__ == "__main__":
+    before = {**os.environ}
+    with environment_of({"PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}):
+        if can_fork():
+            worker = get_context("forkserver").Process(target=print, args=("forked",))
+            worker.start()
+            worker.join()
+        del os.environ["MINE"]
+        print("again" if can_fork() else "not again")
+        os.environ["MINE"] = "1"
+    assert {**os.environ} == before
+"""
+
+
+@pytest.mark.parametrize("room", ["short", "x" * 100])
+def test_workers_fork_where_they_can_and_import_nothing_from_the_folder(tmp_path: Path, room: str) -> None:
+    """A socket's path may have a hundred letters; a folder may hold a file that is called as a library is."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "fork.py").write_text(FORK)
+    (tmp_path / "study" / room).mkdir(parents=True)
+    (tmp_path / "study" / "tornado.py").write_text("open('run', 'w'); raise SystemExit")
+    given = {**os.environ, "TMPDIR": str(tmp_path / "study" / room) if room != "short" else "/tmp", "MINE": "1"}
+    words = [sys.executable, str(tmp_path / "bin" / "fork.py")]
+    done = subprocess.run(words, cwd=tmp_path / "study", env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("forked\nnot again\n" if room == "short" else "not again\n")
+    assert not (tmp_path / "study" / "run").exists()
+
+
+def test_a_script_that_is_no_file_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>", raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    with pytest.raises(InputError, match="<stdin> is no file: put it in one, or use workers=1"):
+        check_script()
 
 
 def test_two_runs_on_one_store_share_the_work(study: Path, slow: Outcome, tmp_path: Path) -> None:

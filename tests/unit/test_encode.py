@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from corewood.data.encode import by_length, encode, shuffled
 from corewood.data.overlap import overlap
 from corewood.data.task import Split
+from corewood.errors import InputError
 
 SPLIT = overlap(train=64, validation=40, per_case=2).validation
 
@@ -40,6 +41,14 @@ def test_single_sentences() -> None:
     ours = encode(single, tokenizer, 64).batch(np.arange(5))
     theirs = tokenizer(single.frame["first"].head(5).tolist(), padding=True, return_tensors="pt")
     assert ours["input_ids"].equal(theirs["input_ids"])
+
+
+def test_a_text_without_a_token_is_refused() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None  # as GPT-2's: no special tokens
+    frame = pd.DataFrame({"first": ["the nun fell", ""], "label": ["a", "b"]})
+    with pytest.raises(InputError, match="dev: example 2 has not one token"):
+        encode(Split("dev", frame, ("a", "b")), tokenizer, 64)
 
 
 def test_long_texts_are_cut_and_counted() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pandas as pd
 import pytest
 
 from corewood.data.layouts import HANS_CASES
@@ -74,6 +75,15 @@ def test_mnli_from_glue_tsv_and_its_unlabelled_rows(tmp_path: Path) -> None:
     path.write_text("index\tsentence1\tsentence2\tgold_label\n0\ta b\tc\tneutral\n1\td\te\t-\n2\tf\tg\tentailment\n")
     split, notes = read_split("validation", SourceSpec(path=str(path), layout="mnli"))
     assert split.frame["label"].tolist() == ["neutral", "entailment"]
+    assert "1 rows have no agreed label" in notes[0]
+
+
+@pytest.mark.parametrize(("layout", "texts"), [("mnli", ["premise", "hypothesis"]), ("qqp", ["question1", "question2"])])
+def test_hidden_labels_that_became_floats_are_left_out(tmp_path: Path, layout: str, texts: list[str]) -> None:
+    frame = pd.DataFrame({texts[0]: ["a", "b", "c"], texts[1]: ["d", "e", "f"], "label": [0.0, -1.0, 1.0]})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    split, notes = read_split("validation", SourceSpec(path=str(tmp_path / "rows.parquet"), layout=layout))
+    assert split.frame["first"].tolist() == ["a", "c"]
     assert "1 rows have no agreed label" in notes[0]
 
 

@@ -83,6 +83,29 @@ def test_a_tsv_that_looks_quoted_and_a_very_long_text(tmp_path: Path) -> None:
     assert read_split("dev", source(long))[0].frame["first"].str.len().tolist() == [200_000]
 
 
+def test_a_tsv_in_which_a_column_is_quoted_throughout_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text('premise\thypothesis\tgold\na\tb\t"1"\nc\t"d"\t"0"\n')
+    _, notes = read_split("dev", source(path))
+    assert "2 lines look quoted as in CSV (first: line 2)" in notes[0]
+    path.write_text('premise\thypothesis\tgold\na\tb\t1\n"c"\td\t0\n')
+    assert read_split("dev", source(path))[1] == []
+
+
+def test_lines_may_end_as_on_an_old_mac(tmp_path: Path) -> None:
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "rows.tsv").write_bytes(end.join(["premise\thypothesis\tgold", "a\tb\tc", "d\te\tf", ""]).encode())
+        split, _ = read_split("dev", source(tmp_path / "rows.tsv"))
+        assert split.frame[["first", "second", "label"]].to_numpy().tolist() == [["a", "b", "c"], ["d", "e", "f"]]
+
+
+def test_whole_numbers_beside_a_missing_one_stay_whole(tmp_path: Path) -> None:
+    rows = [{"premise": f"a{k}", "hypothesis": "b", "gold": "c", "round": k or None} for k in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    split, _ = read_split("dev", source(tmp_path / "rows.jsonl", only={"round": [1, 3]}))
+    assert split.frame["first"].tolist() == ["a1", "a3"]
+
+
 def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
     features = datasets.Features(
         {
@@ -109,6 +132,8 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
         ("a.csv", b"premise,hypothesis,gold\na,b,c,d\n", {}, "line 2 has 4 fields, the header 3"),
         ("a.tsv", b"premise\thypothesis\tgold\na\tb\n", {}, "line 2 has 2 fields, the header 3"),
         ("a.csv", b"premise,hypothesis,gold\ncaf\xe9,b,c\n", {}, r"line 2 is not UTF-8 \(byte 0xe9\).*iconv"),
+        ("a.tsv", "premise\thypothesis\tgold\na\tb\tc\n".encode("utf-16"), {}, "is UTF-16.*iconv -f UTF-16"),
+        ("a.csv", b'premise,hypothesis,gold\n"a, b", "c",d\n', {}, "line 2 has a space before a quote"),
         ("a.jsonl", b'{"premise": "a"}\n{"premise"\n', {}, "line 2 is not JSON"),
         ("a.jsonl", b"[1]\n", {}, "line 1 is not an object"),
         ("a.parquet", b"nonsense", {}, "not a readable Parquet file"),

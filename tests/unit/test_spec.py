@@ -85,6 +85,9 @@ def test_yaml_traps() -> None:
     tuned = parse_study(generated + "fine_tune: {steps: 9, learning_rate: 1e-5}\n", "x")
     assert tuned.fine_tune is not None
     assert tuned.fine_tune.learning_rate == 1e-5  # YAML reads 1e-5 as text
+    source = parse_study(GOOD.replace("label: gold", "label: gold, only: {id: [010, 1:30, 7]}, labels: {01: a}"), "x")
+    assert source.task.validation[""].only == {"id": ("010", "1:30", "7")}  # type: ignore[union-attr]
+    assert source.task.validation[""].labels == {"01": "a"}  # type: ignore[union-attr]
     assert "put the label in quotes" in mistakes(GOOD.replace("label: gold", "label: gold, labels: {0: no}"))
     assert "stands twice" in mistakes(GOOD + "name: other\n")
     assert "must be a mapping" in mistakes("- a\n- b\n")

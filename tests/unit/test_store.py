@@ -76,6 +76,20 @@ def test_damage_is_found(tmp_path: Path, harm: str) -> None:
     assert store.damage("search", "k") is None
 
 
+def test_a_result_that_another_run_made_again_is_not_thrown_away(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put(store)
+    folder = store.folder("search", "k")
+    store.discard_damaged("search", "k")
+    assert folder.exists()
+    (folder / "a.txt").write_text("hellx")
+    with store.claim("k"):  # another run is at it
+        store.discard_damaged("search", "k")
+        assert folder.exists()
+    store.discard_damaged("search", "k")
+    assert not folder.exists()
+
+
 def test_what_killed_jobs_left_is_swept_and_what_runs_is_not(tmp_path: Path) -> None:
     store = Store(tmp_path)
     done, fresh, old, running, gone, held, new = (uuid.uuid4().hex for _ in range(7))

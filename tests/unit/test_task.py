@@ -49,6 +49,18 @@ def test_any_kind_of_data_makes_the_same_task(kind: Callable[[pd.DataFrame], Any
     assert cw.task(validation=data, label="gold").validation.frame.equals(task.validation.frame)  # the usual columns
 
 
+def test_a_split_says_itself_what_its_labels_are() -> None:
+    frame = pd.DataFrame({"first": ["a", "b", "c"], "label": ["neg", "pos", "pos"]})
+    split = cw.Split("dev", frame, ("pos", "neutral", "neg"))
+    task = cw.task(validation=split)
+    assert task.labels == ("pos", "neutral", "neg")
+    assert task.validation.gold.tolist() == [2, 0, 0]
+    numbers = cw.Split("dev", frame.assign(label=[1.5, 2.5, 3.5]), ())
+    task = cw.task(train=numbers, validation=numbers)
+    assert task.metric == "pearson"
+    assert task.validation.gold.tolist() == [1.5, 2.5, 3.5]
+
+
 def test_files_and_data_may_stand_side_by_side(tmp_path: Any) -> None:
     FRAME.to_csv(tmp_path / "dev.csv", index=False)
     task = cw.task(train=FRAME, validation=tmp_path / "dev.csv", challenge={"own": {"path": str(tmp_path / "dev.csv")}}, **PAIR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
+import threading
 import webbrowser
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -26,10 +27,11 @@ GRACE = 1  # seconds that open requests have once Ctrl-C was pressed
 
 def study_subject(study: Path, store: Path, changes: Sequence[str] | None, presets: Sequence[str] | None) -> Subject:
     spec = read_study(study, list(changes or ()), list(presets or ()))
-    given = repr(str(study))
+    given, place = repr(str(study)), str(store)
     if changes or presets:  # such a study is no file, and paths in it are relative to where Python runs
-        given = f"cw.read_study({study.name!r}, {list(changes or ())!r}, {list(presets or ())!r})"
-    return subject_of_study(spec, study.parent, Store(store), f"cw.run({given}, store={str(store)!r})")
+        given, place = f"cw.read_study({study.name!r}, {list(changes or ())!r}, {list(presets or ())!r})", str(store.absolute())
+    lines = [f"# in {study.absolute().parent}"] if changes or presets else []
+    return subject_of_study(spec, study.parent, Store(store), [*lines, f"outcome = cw.run({given}, store={place!r})"])
 
 
 def checkpoint_subject(checkpoint: str, classes: Sequence[str], pad_token: str | None) -> Subject:
@@ -52,8 +54,8 @@ def serve(subject: Subject, host: str, port: int, open_browser: bool) -> None:
         )  # fmt: skip
     console.print(f"{subject.title}: click heads on and off at this address. Ctrl-C stops.", markup=False)
     typer.echo(link)
-    if open_browser:
-        webbrowser.open(link)
+    if open_browser:  # beside the server: a browser in the terminal comes back only when it is left
+        threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE, server_header=False)
     with suppress(KeyboardInterrupt):  # the usual way to end it

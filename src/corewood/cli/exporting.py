@@ -56,7 +56,8 @@ def conclude(shipped: Shipped, voice: Voice) -> None:
     console = screen()
     show_cases(shipped.cases)
     total = int(shipped.cases.loc[shipped.cases["case"] == ALL, "n"].sum())
-    console.print(f"The file gives the subnetwork's label on all {total:,} examples (logits within {shipped.apart:.0e}).")
+    what = "number" if (shipped.cases["metric"] == "pearson").any() else "label"
+    console.print(f"The file gives the subnetwork's {what} on all {total:,} examples (logits within {shipped.apart:.0e}).")
     console.print(summary(shipped))
     if busy(shipped.timings):
         console.print(busy(shipped.timings), style="yellow")

@@ -91,6 +91,8 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
                 rows[key][i] = cut[key][place]
     flat = {key: np.fromiter((t for row in rows[key] for t in row), np.int32) for key in keys}
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows["input_ids"]])])
+    if (empty := np.flatnonzero(np.diff(offsets) == 0)).size:
+        raise InputError(f"{split.name}: example {empty[0] + 1} has not one token, and nothing can be said of it; remove it")
     types = flat["token_type_ids"].astype(np.int8) if "token_type_ids" in flat else None
     return Encoded(flat["input_ids"], types, offsets, tokenizer.pad_token_id or 0, len(long))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,9 @@ def read_text(path: Path) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            made = f"iconv -f UTF-16 -t UTF-8 {path.name} > fixed{path.suffix}"
+            raise InputError(f"{path}: is UTF-16, as Excel's Unicode text is; convert the file, for instance: {made}") from None
         line = raw[: problem.start].count(b"\n") + 1
         raise InputError(
             f"{path}: line {line} is not UTF-8 (byte 0x{raw[problem.start]:02x}); "
@@ -106,6 +110,11 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
                     f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; "
                     "quote fields that hold commas"
                 )
+            if any(field.startswith(' "') for field in row):
+                raise InputError(
+                    f"{path}: line {reader.line_num} has a space before a quote, which makes the quote part of the text; write "
+                    'the quote right after the comma ("a","b")'
+                )
             rows.append(row)
     except csv.Error as problem:
         raise InputError(
@@ -115,9 +124,13 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header)
 
 
+def in_quotes(field: str) -> bool:
+    return len(field) > 1 and field[0] == field[-1] == '"'
+
+
 def tsv_rows(path: Path, text: str, source: SourceSpec, known: Known) -> Rows:
     """Tabs separate, nothing else: a quote is a character. Files that look quoted as in CSV get a note."""
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines = re.split(r"\r*\n|\r", text)
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
         return pd.DataFrame(), {}, []
@@ -137,7 +150,8 @@ def tsv_rows(path: Path, text: str, source: SourceSpec, known: Known) -> Rows:
     if broken:
         notes.append(f"{path}: {len(broken)} lines lack fields (first: line {broken[0][0]}) and are left out")
         rows = [(number, row) for number, row in rows if len(row) == len(header)]
-    quoted = [number for number, row in rows if any(len(f) > 2 and f[0] == f[-1] == '"' and '""' in f[1:-1] for f in row)]
+    throughout = any(all(in_quotes(row[place]) for _, row in rows) for place in range(len(header) if rows else 0))
+    quoted = [number for number, row in rows if throughout or any(in_quotes(field) and '""' in field[1:-1] for field in row)]
     if quoted:
         notes.append(
             f"{path}: {len(quoted)} lines look quoted as in CSV (first: line {quoted[0]}), and quotes were read as plain text; "

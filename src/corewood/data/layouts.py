@@ -84,9 +84,9 @@ LAYOUTS: dict[str, Known] = {
     "qqp": Known(
         (("question1", "question2"),), ("is_duplicate", "label"),
         {"0": "not equivalent", "1": "equivalent", "not_duplicate": "not equivalent", "duplicate": "equivalent"},
-        unlabelled=("-1",), broken="drop",
+        unlabelled=HIDDEN, broken="drop",
     ),
-    "mnli": Known(NLI_TEXT, ("label", "gold_label"), numbers=GLUE_LABELS["mnli"], unlabelled=("-", "-1")),
+    "mnli": Known(NLI_TEXT, ("label", "gold_label"), numbers=GLUE_LABELS["mnli"], unlabelled=("-", *HIDDEN)),
     "qnli": Known((("question", "sentence"),), ("label",), numbers=GLUE_LABELS["qnli"], unlabelled=HIDDEN),
     "rte": Known(PAIR, ("label",), numbers=GLUE_LABELS["rte"], unlabelled=HIDDEN),
     "wnli": Known(PAIR, ("label",), numbers=GLUE_LABELS["wnli"], unlabelled=HIDDEN),

@@ -101,6 +101,12 @@ def task(
         )
     if "validation" not in given:
         raise InputError("task: validation is missing: the in-domain examples that subnetworks are judged on")
+    learnt = [given[split] for split in ("train", "validation") if split in given]
+    splits = [data for data in learnt if isinstance(data, Split)]
+    if metric is None and splits and all(data.regression for data in splits):
+        metric = "pearson"
+    if labels is None and name not in GLUE_LABELS and len(splits) == len(learnt) and not any(data.fold for data in splits):
+        labels = [*dict.fromkeys(label for data in splits for label in data.labels)] or None
     layouts = KNOWN.get(name, {})
     names = {str(value): named for value, named in labels.items()} if isinstance(labels, Mapping) else {}
     everywhere = {"text": (text,) if isinstance(text, str) else text, "label": label, "labels": names}

@@ -124,7 +124,7 @@ def chosen_rows(
 ) -> pd.DataFrame:
     """Rows that `only` asks for, without those that nobody could label."""
     for column, wanted in source.only.items():
-        values = as_texts(frame[column], where)
+        values = as_texts(whole_again(frame[column]), where)
         if column == source.label and names is not None:  # a hub set's numbers stand for its class names
             numbers = {str(number): name for number, name in enumerate(names)}
             values = values.map(lambda v, known=numbers: known.get(v, v))
@@ -193,8 +193,7 @@ def label_names(
 ) -> pd.Series:
     """Values of the file -> names: by the set's own class names or those of its layout, then by the study's `labels`."""
     refuse_blanks(column, where, f"label in column {source.label!r}")
-    if pd.api.types.is_float_dtype(column) and whole_numbers(column):
-        column = column.astype(int)  # labels that were integers before a missing value made them floats
+    column = whole_again(column)
     if names is not None:
         column = column.map(lambda v: name_of(v, names, where))
     column = column.astype(str)
@@ -211,6 +210,12 @@ def label_names(
             )
         column = column.map(lambda v: given.get(v, v))
     return column
+
+
+def whole_again(column: pd.Series) -> pd.Series:
+    """Integers that a missing value has made floats."""
+    floats = pd.api.types.is_float_dtype(column) and whole_numbers(column.dropna())
+    return column.astype("Int64") if floats else column
 
 
 def whole_numbers(column: pd.Series) -> bool:

@@ -15,7 +15,7 @@ from corewood.data.encode import Encoded, encode, words_of
 from corewood.data.labels import gold_classes
 from corewood.data.task import Split
 from corewood.errors import InputError
-from corewood.evaluate.attention import attention_of, merged, normed_attention_of
+from corewood.evaluate.attention import MOST, attention_of, merged, normed_attention_of
 from corewood.explore.sample import Part
 from corewood.explore.worker import Steps
 from corewood.model.gates import gated
@@ -50,7 +50,10 @@ def encoded(model: Model, texts: Sequence[str]) -> Encoded:
 def logits_on(model: Model, examples: Encoded, mask: Mask, ablate: Ablation) -> np.ndarray:
     """(class,) of one text; with gates: smaller parameters would have to be made anew for every click."""
     with gated(model, mask, ablate):
-        return np.asarray(model(**examples.batch(np.arange(1), model.device)).logits[0].float().cpu().numpy())
+        logits = np.asarray(model(**examples.batch(np.arange(1), model.device)).logits[0].float().cpu().numpy())
+    if not np.isfinite(logits).all():
+        raise InputError("the model gives no number for this text: its weights are damaged, or too large for their precision")
+    return logits
 
 
 def chances(logits: np.ndarray) -> list[float]:
@@ -106,6 +109,9 @@ def attention(model: Model, texts: Sequence[str], mask: Mask, ablate: Ablation, 
         raise InputError(f"no head L{layer}.H{head}: the model has {model.units.layers} layers of {model.units.heads} heads")
     encoded(model, texts)  # or an error that says that it is empty
     words = words_of(model.tokenizer, texts, model.max_length)
+    most = int((MOST / model.units.layers / model.units.heads) ** 0.5)  # all heads of all layers are held at once
+    if len(words.ids) > most:
+        raise InputError(f"a text of {len(words.ids):,} tokens: attention is shown of up to {most:,}; shorten it")
     with gated(model, mask, ablate):
         given = normed_attention_of(model, [words])[1] if normed else attention_of(model, [words])
     values = merged(words, given[0, layer, head].numpy())

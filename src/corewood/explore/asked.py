@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LONGEST = 20_000  # letters of a text; models read a few hundred words of it
+LONGEST = 200_000  # letters of a text; models read far fewer of it
 Text = Annotated[str, Field(max_length=LONGEST)]
-Name = Annotated[str, Field(max_length=200)]
+Name = Annotated[str, Field(max_length=2000)]
 
 
 class Asked(BaseModel):

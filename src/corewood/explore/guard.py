@@ -23,7 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-BODY = 64 * 1024  # bytes that a request may have
+BODY = 4 * 1024**2  # bytes that a request may have
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -33,7 +33,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-LOCAL = ("127.0.0.1", "localhost")
+LOCAL = ("127.0.0.1", "localhost", "::1")
 CLOSED = "This page opens at the address that the terminal shows: with its token."
 
 

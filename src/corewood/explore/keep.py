@@ -52,8 +52,11 @@ def save(subject: Subject, name: str, mask: Mask) -> Path:
 
 def saved(subject: Subject, units: Units) -> dict[str, Mask]:
     """Name -> mask, of those in the folder that are masks of such a model."""
-    folder, found = folder_of(subject), {}
-    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file()) if folder.is_dir() else []
+    found: dict[str, Mask] = {}
+    try:
+        files = sorted(path for path in folder_of(subject).iterdir() if path.suffix in SUFFIXES and path.is_file())
+    except (InputError, OSError):  # it leads elsewhere, may not be read, or is not there
+        files = []
     for path in files[:MOST]:
         try:
             mask = Mask.load(path, units.heads)

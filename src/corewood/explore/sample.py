@@ -14,6 +14,7 @@ from corewood.data.task import ALL, Split
 from corewood.evaluate.examples import Told, change, told
 from corewood.evaluate.metrics import parts
 from corewood.evaluate.predict import logits_of
+from corewood.explore.asked import LONGEST
 from corewood.explore.worker import Steps
 from corewood.model.load import Model
 from corewood.model.mask import Mask
@@ -67,7 +68,7 @@ class Part:
         return {**self.facts(int(inside[number % len(inside)]), case), "of": len(inside)} if len(inside) else {}
 
     def facts(self, row: int, case: str) -> dict[str, Any]:
-        texts = dict(self.split.texts.iloc[row])
+        texts = {str(name): text[:LONGEST] for name, text in self.split.texts.iloc[row].items()}
         gold = str(self.split.frame["label"].iloc[row])
         return {"dataset": self.dataset, "case": case, "example": int(self.rows[row]), **texts, "gold": gold}
 

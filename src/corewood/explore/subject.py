@@ -115,7 +115,7 @@ class OneCheckpoint(Subject):
 
 
 class OfStudy(Subject):
-    def __init__(self, results: Results, tables: Tables, python: str) -> None:
+    def __init__(self, results: Results, tables: Tables, python: Sequence[str]) -> None:
         plan = results.plan
         self.results, self.plan, self.tables, self.python = results, plan, tables, python
         self.title, self.base = plan.spec.title or plan.spec.name, plan.base
@@ -158,7 +158,7 @@ class OfStudy(Subject):
 
     def loading(self, place: Place) -> list[str]:
         which = f'"{FULL}", {place.task!r}, {place.tuning}' if len(self.plan.models) > 1 else ""
-        lines = [f"outcome = {self.python}  # nothing is computed again"]
+        lines = [*self.python[:-1], f"{self.python[-1]}  # nothing is computed again"]
         if place.step == self.plan.models[place.task, place.tuning].last:
             lines.append(f"model = outcome.model({which})")
         else:
@@ -221,15 +221,15 @@ class OfStudy(Subject):
         return made
 
 
-def subject_of_study(spec: StudySpec, base: Path, store: Store, python: str) -> OfStudy:
-    """A study that has run, or as much of it as there is; nothing is written into the store. `python` is what gives its
-    outcome again."""
+def subject_of_study(spec: StudySpec, base: Path, store: Store, python: Sequence[str]) -> OfStudy:
+    """A study that has run, or as much of it as there is; nothing is written into the store. `python` are the
+    lines that give its outcome again."""
     plan = make_plan(spec, base)
     holes = holes_of(plan, store)
     if len(holes) == len(plan.jobs):
         raise InputError(f"{store.root}: holds nothing of this study yet; run it first: corewood run STUDY.yaml")
     results, tables = Results(plan, store, holes), tables_job(plan, holes)
-    if store.has(tables.kind, tables.key):
+    if store.has(tables.kind, tables.key) and not store.damage(tables.kind, tables.key):
         return OfStudy(results, read_tables(store.get(tables.kind, tables.key)), python)
     found = [question.tables(results) for question in COLOURING]
     return OfStudy(results, {n: t for made in found for n, t in made.items() if t is not None}, python)

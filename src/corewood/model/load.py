@@ -185,6 +185,9 @@ def load(
     source = str(source)
     folder = resolve(source)
     config = read_config(folder, revision)
+    if config.problem_type == "multi_label_classification" and not new_head:
+        why = "gives any number of its labels to a text, and what is asked here is which one"
+        raise InputError(f"model {source}: {why}; load it with new_head=True to train it anew for a task with one answer")
     words = read_tokenizer(tokenizer or folder, pad_token, revision)
     check_vocabulary(words, config, source)
     if labels is not None:

@@ -30,7 +30,7 @@ print(seconds(torch.float32) / seconds(getattr(torch, sys.argv[1])))
 @cache
 def probe(kind: str = "bfloat16") -> tuple[bool, str]:
     """(whether this kind of number survives on this CPU, what was seen)"""
-    done = subprocess.run([sys.executable, "-c", PROBE, kind], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", PROBE, kind], capture_output=True, text=True, check=False)
     if done.returncode == -signal.SIGILL:
         return False, "kills the process here (SIGILL); ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 may avoid it"
     if done.returncode != 0:

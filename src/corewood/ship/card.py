@@ -94,8 +94,9 @@ def title(subject: Subject, shipped: Shipped) -> str:
             f"{heads} of {mask.heads.size} attention heads and {mlps} of {mask.mlps.size} MLPs are removed, "
             f"which leaves {100 * left / whole:.0f} % of the parameters ({left:,} of {whole:,}). {STAND_INS[subject.ablate]}"
         )
+    kind = "It gives a text a number." if len(subject.model.labels) == 1 else "A text classifier."
     study = f" It was found by the study “{subject.origin.study}”, as {subject.name}." if subject.origin.study else ""
-    return f"# {subject.name}, a subnetwork of {base}\n\nA text classifier. {what}{study}\n"
+    return f"# {subject.name}, a subnetwork of {base}\n\n{kind} {what}{study}\n"
 
 
 def answers(shipped: Shipped) -> str:
@@ -268,5 +269,5 @@ def lines_of(head: list[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join(['---'] * len(head))}|"
     for row in rows:
-        cells = [str(cell).replace("|", "\\|") for cell in row]
+        cells = [" ".join(str(cell).split()).replace("|", "\\|") for cell in row]
         yield f"| {' | '.join(cells)} |"

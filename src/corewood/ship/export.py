@@ -34,6 +34,7 @@ from corewood.ship.origin import Origin, base_in_memory
 from corewood.ship.record import write_config, write_record, write_tokenizer
 from corewood.ship.subject import Shipped, Subject, Wanted
 from corewood.spec import Ablation
+from corewood.study.models import CHALLENGE, IN_DOMAIN, IN_DOMAIN_TOO
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -94,12 +95,13 @@ def check_ablation(ablate: Ablation | None) -> None:
 
 
 def judged(model: Model, mask: Mask | WeightMask, ablate: Ablation, means: Means | None, task: Task) -> list[Judged]:
-    """The validation and challenge sets of a task, as the full model and the subnetwork see them."""
+    """The sets in domain and challenge sets of a task, as the full model and the subnetwork see them."""
     made = []
-    sets = {"validation": ("in-domain", task.validation), **{n: ("challenge", split) for n, split in task.challenge.items()}}
+    sets = {"validation": (IN_DOMAIN, task.validation)} | {n: (IN_DOMAIN_TOO, split) for n, split in task.also.items()}
+    sets |= {n: (CHALLENGE, split) for n, split in task.challenge.items()}
     for name, (domain, split) in sets.items():
         texts = encode(split, model.tokenizer, model.max_length)
-        metric = task.metric if domain == "in-domain" or split.regression else "accuracy"
+        metric = task.metric if domain != CHALLENGE or split.regression else "accuracy"
         made.append(Judged(name, domain, split, texts, *full_and_own(model, mask, ablate, means, texts), metric))
     return made
 

@@ -32,9 +32,8 @@ def new_folder(out: Path) -> Iterator[Path]:
     try:
         part.mkdir(parents=True)
         yield part
-        for path in sorted(part.rglob("*")):
-            path.chmod(FOLDER if path.is_dir() else FILE)
-        part.chmod(FOLDER)
+        for path in (part, *sorted(part.rglob("*"))):  # safetensors and onnx have ideas of their own
+            path.chmod((FOLDER if path.is_dir() else FILE) & part.stat().st_mode)
         part.rename(out)
     except CorewoodError:
         raise

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.verdicts import MARGIN, verdicts
+from corewood.analyse.verdicts import LOST, MARGIN, verdicts
 from corewood.data.encode import Encoded
 from corewood.data.labels import fold_classes, gold_classes
 from corewood.data.task import ALL, Split
@@ -87,8 +87,9 @@ def moved(
     return verdicts(found, [INT8])
 
 
-def finding(cases: pd.DataFrame) -> str:
-    """What int8 moved of all cases, those that the file seldom gets right among them, in one sentence."""
+def finding(cases: pd.DataFrame, verdict: pd.DataFrame) -> str:
+    """What int8 moved of all cases, those that the file seldom gets right among them, in one sentence. Lost is what `moved`
+    calls so; others that fall are lowered."""
     if INT8 not in cases:
         return ""
     rows = cases[cases["metric"] == "accuracy"].assign(change=lambda t: (t[INT8] - t[FILE]).round(9))
@@ -97,10 +98,13 @@ def finding(cases: pd.DataFrame) -> str:
     hard = hard.sort_values("change", kind="stable")
     inside = rows[(rows["domain"] != "challenge") & (rows["case"] == ALL)]
     told = [f"validation {'stands still' if abs(r['change']) < STILL else 'moves'} ({points(r)})" for r in records(inside)[:1]]
-    lost, won = hard[hard["change"] <= -MARGIN], hard[hard["change"] >= MARGIN]
-    parts = [f"{verb} {', '.join(map(named, records(some)))}" for verb, some in (("loses", lost), ("raises", won)) if len(some)]
+    gone = {(row["dataset"], row["case"]) for row in records(verdict) if row["verdict"] == LOST}
+    lost = pd.Series([(row["dataset"], row["case"]) in gone for row in records(hard)], hard.index, dtype=bool)
+    falls, rises = hard["change"] <= -MARGIN, hard["change"] >= MARGIN
+    verbs = {"loses": hard[falls & lost], "lowers": hard[falls & ~lost], "raises": hard[rises]}
+    parts = [f"{verb} {', '.join(map(named, records(some)))}" for verb, some in verbs.items() if len(some)]
     if parts:
-        return f"int8 {' and '.join(parts)}{f', while {told[0]}' if told else ''}."
+        return f"int8 {', '.join(parts[:-1])}{' and ' if parts[:-1] else ''}{parts[-1]}{f', while {told[0]}' if told else ''}."
     if len(hard):
         parts = [f"moves no case by five points; at worst {named(records(hard)[0])}"]
     return f"int8 {'; '.join([*parts, *told])}." if parts or told else ""

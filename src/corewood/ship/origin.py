@@ -14,6 +14,7 @@ from corewood.model.load import Model
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 HUB = "https://huggingface.co"
+HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def licence_of(source: str) -> str:
 def base_in_memory(model: Model) -> dict[str, Any]:
     """The same of a model that is loaded: the name it has, unless it came from the hub under one."""
     source = str(model.net.config._name_or_path or "")
-    if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) and not Path(source).exists():
+    if re.fullmatch(HUB_NAME, source) and not Path(source).exists():
         return base_of(source, source)
     return {"base": model.name, "hub": False, "licence": licence_of(source)}
 
@@ -53,7 +54,7 @@ def base_in_memory(model: Model) -> dict[str, Any]:
 def card_of(source: str) -> dict[str, Any]:
     """The front matter of a checkpoint's README.md, where there is one on this machine."""
     readme = Path(source) / "README.md"
-    if not source:
+    if not Path(source).is_dir() and not re.fullmatch(HUB_NAME, source):
         return {}
     if not Path(source).is_dir():
         from huggingface_hub import try_to_load_from_cache

@@ -96,7 +96,7 @@ class Shipped:
 
     @property
     def finding(self) -> str:
-        return finding(self.cases)
+        return finding(self.cases, self.moved)
 
     def __repr__(self) -> str:
         size = sum(int(facts["bytes"]) for name, facts in self.files.items() if name.startswith("onnx/model.onnx"))

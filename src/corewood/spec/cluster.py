@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from corewood.errors import InputError, StudyError, nearest
 from corewood.spec.base import Spec, listed
+from corewood.spec.loader import load_yaml
 from corewood.spec.read import mistakes
 
 System = Literal["slurm", "pbs", "lsf", "sge"]
@@ -53,24 +54,20 @@ def a_range(given: object) -> object:
     raise ValueError("say how many jobs at the most, as 8, or at least and at most, as 2:16")
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML in which 2:16 and 02:00:00 are what they look like, and not numbers to the base of 60."""
+def a_name(given: object) -> object:
+    """Some are numbers."""
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float")]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"\d+$"), list("0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"\d+\.\d*$"), list("0123456789"))
+Name = Annotated[str, BeforeValidator(a_name, json_schema_input_type=str | int)]
 
 
 class Cluster(Spec):
     """One job of the batch system is one worker, which does one job of the study at a time."""
 
     system: System = Field(..., description="slurm, pbs, lsf or sge")
-    queue: str | None = Field(None, description="partition or queue; default: the system's")
-    account: str | None = Field(None, description="who pays; default: yours")
+    queue: Name | None = Field(None, description="partition or queue; default: the system's")
+    account: Name | None = Field(None, description="who pays; default: yours")
     walltime: Annotated[str, AfterValidator(a_time)] = Field("2h", description="of one job, as 2h, 90min or 02:00:00")
     memory: Annotated[str, AfterValidator(of_bytes)] | None = Field(
         None, description="of one job, as 8GB; default: the system's own for slurm, 8GB elsewhere"
@@ -106,11 +103,11 @@ def read_cluster(given: str | Path, changes: dict[str, Any] | None = None) -> Cl
     if str(given) not in SYSTEMS:
         path = Path(given)
         try:
-            raw = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=_Loader)
+            raw = load_yaml(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             known = f"an address (tcp://host:port), a file, or one of {', '.join(SYSTEMS)}"
             raise InputError(f"--cluster {given}: no such file.{nearest(str(given), SYSTEMS)} Give {known}") from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        except (OSError, UnicodeDecodeError, TypeError, yaml.YAMLError) as problem:
             raise InputError(f"--cluster {given}: cannot be read ({' '.join(str(problem).split())})") from None
         if not isinstance(raw, dict):
             raise InputError(f"--cluster {given}: is no file of a batch system; corewood cluster new writes one to begin with")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -12,7 +13,9 @@ LONGEST = 1_000_000  # characters of a study file
 DEEPEST = 40  # lists and mappings inside each other
 MOST_VALUES = 100_000  # with each alias counted as all that it stands for
 LARGEST = 2**63  # of a whole number
-TIMESTAMP = "tag:yaml.org,2002:timestamp"
+TAG = "tag:yaml.org,2002:"
+WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*)$")
+BROKEN = re.compile(r"[-+]?(([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))$|\.(nan|NaN|NAN)$")
 
 
 def load_yaml(text: str) -> Any:
@@ -26,10 +29,11 @@ def load_yaml(text: str) -> Any:
 
 
 class Loader(yaml.SafeLoader):
-    """Two equal keys are a mistake, where YAML drops the first; a date is the text that it is."""
+    """Two equal keys are a mistake, where YAML drops the first. A date, 010 (eight) and 1:30 (ninety) are the texts that they
+    are."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [(tag, form) for tag, form in forms if tag != TIMESTAMP]
+        first: [(tag, form) for tag, form in forms if tag.removeprefix(TAG) not in ("timestamp", "int", "float")]
         for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -43,7 +47,7 @@ class Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == f"{TAG}merge":
                 continue
             key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
             if isinstance(key, (str, int, float)) and key in seen:
@@ -68,9 +72,11 @@ class Loader(yaml.SafeLoader):
         return made
 
 
-Loader.add_constructor("tag:yaml.org,2002:int", Loader.number)
-Loader.add_constructor("tag:yaml.org,2002:float", Loader.number)
-Loader.add_constructor("tag:yaml.org,2002:str", Loader.text)
+Loader.add_implicit_resolver(f"{TAG}int", WHOLE, list("-+0123456789"))
+Loader.add_implicit_resolver(f"{TAG}float", BROKEN, list("-+0123456789."))
+Loader.add_constructor(f"{TAG}int", Loader.number)
+Loader.add_constructor(f"{TAG}float", Loader.number)
+Loader.add_constructor(f"{TAG}str", Loader.text)
 
 
 def wrong(node: yaml.Node, what: str) -> yaml.constructor.ConstructorError:

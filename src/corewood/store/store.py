@@ -167,6 +167,14 @@ class Store:
                 self.folder(kind, key).rename(away)
             shutil.rmtree(away, ignore_errors=True)
 
+    def discard_damaged(self, kind: str, key: str, made_of: Mapping[str, Any] | None = None) -> None:
+        """Unless another run is making it again, or has done so since it was looked at."""
+        with self._writing():
+            locks = self._made("locks")
+        with contextlib.suppress(Timeout), claimed(locks, key, blocking=False):
+            if self.damage(kind, key, made_of):
+                self.discard(kind, key)
+
     # writing
 
     @contextlib.contextmanager

@@ -107,7 +107,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     for job in plan.jobs.values():
         if states[job.key].startswith("damaged"):
             show.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
-            store.discard(job.kind, job.key)
+            store.discard_damaged(job.kind, job.key, job.made_of)
     missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
     show.planned(plan, missing)
     store_data(plan, store, show)
@@ -198,7 +198,7 @@ def needs_making(job: Job, store: Store, listener: Listener) -> bool:
     damage = store.damage(job.kind, job.key)
     if damage:
         listener.say(f"{job.kind}: the stored copy is damaged: {damage}; it is made again")
-        store.discard(job.kind, job.key)
+        store.discard_damaged(job.kind, job.key)
     return damage is not None
 
 

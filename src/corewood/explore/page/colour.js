@@ -1,6 +1,6 @@
 // What colours the grid: a colouring of the study, the change that a click would make, or nothing but open and closed.
 import { follow, Refused, stop } from "./api.js";
-import { byId, groups, make, percent } from "./dom.js";
+import { byId, groups, make, number, percent, sign } from "./dom.js";
 import { asked, change, model, on, state } from "./state.js";
 
 export const FLIPS = "what a click would change";
@@ -54,12 +54,13 @@ export function tones(found, dark = isDark()) {
   });
 }
 
-export function inWords({ kind, values, points }, unit) {
+export function inWords({ kind, values, points, raw }, unit) {
   const value = values[unit];
   if (value === null || value === undefined) return "not known";
   if (typeof value === "string") return value;
   if (kind === "share") return percent(value);
-  if (points || kind === "signed") return `${value > 0 ? "+" : value < 0 ? "−" : ""}${(100 * Math.abs(value)).toFixed(1)} points`;
+  if (raw) return number(value);
+  if (points || kind === "signed") return `${sign(value)}${(100 * Math.abs(value)).toFixed(1)} points`;
   return value.toPrecision(3);
 }
 

@@ -32,7 +32,9 @@ export function groups(select, grouped) {
 }
 
 export const percent = (share) => `${Math.round(100 * share)} %`;
-export const points = (change) => `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(Math.round(100 * change))} points`;
+export const sign = (change) => (change > 0 ? "+" : change < 0 ? "−" : "");
+export const points = (change) => `${sign(change)}${Math.abs(Math.round(100 * change))} points`;
+export const number = (change) => `${sign(change)}${Math.abs(change).toPrecision(3)}`;
 export const many = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 let silence;

@@ -34,7 +34,8 @@ function recognise() {
 select.addEventListener("change", () => {
   const one = every()[select.value];
   if (!one) return;
-  const place = { ...state.place, step: one.step ?? state.place.step };
+  const last = model.presets.includes(one) ? model.steps.at(-1) : state.place.step; // where a study's own does not say
+  const place = { ...state.place, step: one.step ?? last };
   setMask(one.mask, { place, ablate: one.ablate ?? state.ablate });
 });
 

@@ -1,7 +1,7 @@
 // A text, what the full model and what is open say of it, and which single unit would flip that.
 import { ask, follow, Refused, stop } from "./api.js";
 import { FLIPS, offer as offerColours } from "./colour.js";
-import { byId, groups, later, make, many, percent, points, speak } from "./dom.js";
+import { byId, groups, later, make, many, number, percent, points, speak } from "./dom.js";
 import { toggle } from "./grid.js";
 import { asked, change, hasText, isOpen, model, nameOf, on, state, texts } from "./state.js";
 
@@ -110,7 +110,8 @@ async function searchFlips() {
     const found = await follow("flips", { ...asked(), ...texts() }, (done, total) => (bar.value = done / total));
     if (!found) return;
     const says = found.changes.some((v) => v) ? `change of “${found.answer}” by a click on it` : "no click changes anything";
-    model.flips = { name: FLIPS, kind: "signed", says, values: found.changes, flips: found.flips.map(({ unit }) => unit) };
+    const raw = model.labels.length === 1; // a model that gives numbers
+    model.flips = { name: FLIPS, kind: "signed", says, values: found.changes, raw, flips: found.flips.map(({ unit }) => unit) };
     offerColours();
     if (state.colour !== FLIPS) colourBefore = state.colour;
     change({ colour: "" });
@@ -124,13 +125,15 @@ async function searchFlips() {
 }
 
 function showFlips({ answer, changes, flips }) {
+  const by = model.flips.raw ? number : points;
   const chip = ({ unit, answer: then }) => {
     const text = `${isOpen(unit) ? "close" : "open"} ${nameOf(unit)}`;
-    return make("button", { class: "chip", text, title: `then: ${then}, ${points(changes[unit])}`, onclick: () => toggle(unit) });
+    return make("button", { class: "chip", text, title: `then: ${then}, ${by(changes[unit])}`, onclick: () => toggle(unit) });
   };
   const strongest = changes.reduce((best, value, unit) => (Math.abs(value) > Math.abs(changes[best]) ? unit : best), 0);
   if (!flips.length) {
-    const also = `No single click flips “${answer}”. The strongest is ${nameOf(strongest)}, ${points(changes[strongest])}: `;
+    const none = model.flips.raw ? "" : `No single click flips “${answer}”. `;
+    const also = `${none}The strongest is ${nameOf(strongest)}, ${by(changes[strongest])}: `;
     byId("flips").replaceChildren(make("p", { text: also }), chip({ unit: strongest, answer }));
     return;
   }

@@ -104,7 +104,7 @@ class Batch:
             there = {job.key for job in jobs}
             ready = sum(there.isdisjoint(job.needs()) for job in jobs)
             self.wanted = max(1, min(self.spec.jobs[1], max(ready, self.spec.jobs[0])))
-            self.adjust()  # a refusal is told at once
+            self.begin()
             keeper = threading.Thread(target=self.keep, name="keeper of the queue", daemon=True)
             keeper.start()
             stack.callback(keeper.join)
@@ -150,6 +150,14 @@ class Batch:
             **({"account" if spec.system in ("slurm", "pbs") else "project": spec.account} if spec.account else {}),
         )
         return job, job.job_script()
+
+    def begin(self) -> None:
+        """As many jobs as may be had. A refusal of the first is told at once, not a site's limit on how many there may be."""
+        try:
+            self.adjust()
+        except ClusterError:
+            if not self.held:
+                raise
 
     # the keeper
 

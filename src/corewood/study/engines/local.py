@@ -7,12 +7,14 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from corewood.errors import ClusterError, InputError
 from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
 from corewood.study.engines.dask import Dask, deaf_to_ctrl_c, wants_gpu
@@ -32,17 +34,43 @@ def gpus() -> tuple[str, ...]:
     return tuple(named.split(",")[:count]) if named else tuple(map(str, range(count)))
 
 
-def import_once(environment: Mapping[str, str]) -> None:
-    """Begin a process that imports what workers need, for them to fork from; there is one until this process ends."""
-    before = {key: os.environ[key] for key in environment if key in os.environ}
-    os.environ.update(environment)  # libraries look at it once
+FORKED_FROM: dict[str, str] = {}  # the environment in which the process that workers fork from was begun
+
+
+def can_fork() -> bool:
+    """Begin a process that imports what workers need, for them to fork from; there is one until this process ends. False where
+    it cannot be had, or has what has been taken from the environment since."""
+    if FORKED_FROM.keys() - os.environ.keys():
+        return False
+    if not FORKED_FROM:
+        FORKED_FROM.update(os.environ)
+    multiprocessing.set_forkserver_preload(IMPORTED)
     try:
-        multiprocessing.set_forkserver_preload(IMPORTED)
         forkserver.ensure_running()
+    except OSError:  # its socket's path is too long, or sockets cannot be made where temporary files go
+        return False
+    return True
+
+
+@contextmanager
+def environment_of(workers: Mapping[str, str]) -> Iterator[None]:
+    """As processes are to find it at their start: libraries look at it once. Dask leaves more in it than it takes away."""
+    before = {**os.environ}
+    os.environ.update(workers)
+    try:
+        yield
     finally:
-        for key in environment:
+        for key in os.environ.keys() - before.keys():
             del os.environ[key]
         os.environ.update(before)
+
+
+def check_script() -> None:
+    """Each worker imports the script that began this process, as Python's own processes do."""
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if script and getattr(main, "__spec__", None) is None and not Path(script).exists():
+        raise InputError(f"workers import the script that starts them; {script} is no file: put it in one, or use workers=1")
 
 
 class Local:
@@ -87,14 +115,19 @@ class Local:
             has = {"GPU": 1} if environment.get("CUDA_VISIBLE_DEVICES") else {}
             own = {**os.environ, **ONE_THREAD, **environment}
             workers[place] = {"cls": Nanny, "options": {**options, "env": own, "resources": has}}
-        forked = sys.platform == "linux" and not self.devices  # elsewhere what is imported may not survive a fork
-        begin = {"distributed.worker.multiprocessing-method": "forkserver" if forked else "spawn"}
-        with dask.config.set({**SETTINGS, **begin, "distributed.nanny.pre-spawn-environ": ONE_THREAD}):
+        check_script()
+        with ExitStack() as stack:
+            stack.enter_context(environment_of({**ONE_THREAD, "PYTHONSAFEPATH": "1"}))  # files of this folder are not imported
             with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
-                if forked:
-                    import_once(ONE_THREAD)
+                forked = sys.platform == "linux" and not self.devices and can_fork()  # elsewhere imports may not survive it
+                begin = {"worker.multiprocessing-method": "forkserver" if forked else "spawn"}
+                begun: dict[str, Any] = {"nanny.pre-spawn-environ": ONE_THREAD, **begin}
+                stack.enter_context(dask.config.set(SETTINGS | {f"distributed.{key}": value for key, value in begun.items()}))
                 scheduler = scheduler_at(HERE, security)
-                cluster = SpecCluster(workers, scheduler, security=security, silence_logs=logging.CRITICAL)
+                try:
+                    cluster = SpecCluster(workers, scheduler, security=security, silence_logs=logging.CRITICAL)
+                except RuntimeError as problem:
+                    raise ClusterError(f"workers could not be started on this machine ({problem}); try workers=1") from None
             with cluster, Client(cluster, set_as_default=False) as client:
                 yield client
 

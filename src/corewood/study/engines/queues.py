@@ -24,8 +24,8 @@ class Seen:
     why: str = ""
 
 
-def call(words: Sequence[str], script: str | None = None) -> str:
-    """What a command of the batch system says; or an error with its own words."""
+def call(words: Sequence[str], script: str | None = None, forgiven: str = "") -> str:
+    """What a command of the batch system says; or an error with its own words, unless these are `forgiven`."""
     try:
         done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=ANSWER, check=False)
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def call(words: Sequence[str], script: str | None = None) -> str:
         ) from None
     except subprocess.TimeoutExpired:
         raise ClusterError(f"{words[0]}: no answer within {ANSWER:.0f} s; is the batch system at work?") from None
-    if done.returncode:
+    if done.returncode and not (forgiven and forgiven in done.stderr):
         said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
         raise ClusterError(f"{words[0]}: {said.replace(f'{words[0]}: ', '') or f'exit code {done.returncode}'}")
     return done.stdout
@@ -74,7 +74,8 @@ def read_slurm(text: str) -> dict[str, Seen]:
 
 
 def pbs(ids: Sequence[str]) -> dict[str, Seen]:
-    return read_pbs(call(["qstat", "-x", "-f", *ids])) if ids else {}
+    """Of jobs that it has forgotten it says so with an error, after what it knows of the others."""
+    return read_pbs(call(["qstat", "-x", "-f", *ids], forgiven="Unknown Job")) if ids else {}
 
 
 def read_pbs(text: str) -> dict[str, Seen]:
