@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,12 +31,12 @@ from corewood.model.load import load
 from corewood.report.page import finding
 from corewood.store.store import Store
 from corewood.study import entries, kinds
-from corewood.study.engines import Event
+from corewood.study.engines import Event, Inline
 from corewood.study.engines.local import Workers, check_script
 from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
 from corewood.study.results import Results
-from corewood.study.run import Outcome, report_study, state_of
+from corewood.study.run import Outcome, report_study, state_of, store_data
 
 
 @pytest.fixture(scope="module")
@@ -356,6 +357,29 @@ def test_two_runs_on_one_store_share_the_work(study: Path, slow: Outcome, tmp_pa
     found = small.run(study, store.root, *SLOW)
     assert found.computed == 0
     assert small.table_bytes(found) == small.table_bytes(slow)
+
+
+def test_a_job_that_another_run_is_at_is_left_for_later(study: Path, tmp_path: Path) -> None:
+    store, plan = Store(tmp_path / "store"), make_plan(small.spec_of(study), study.parent)
+    store_data(plan, store)
+    first, *others = [job for job in plan.jobs.values() if job.kind == "encode"]
+    done: list[str] = []
+
+    def told(event: Event) -> None:
+        done.extend([event.key] * (event.state == "done"))
+
+    with store.claim(first.key):
+        assert store.taken(first.key)
+        waits = threading.Thread(target=Inline().run, args=([first, *others], store, told))
+        waits.start()
+        until = time.monotonic() + 60
+        while len(done) < len(others) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert done == [job.key for job in others]
+        assert not store.has(first.kind, first.key)
+    waits.join(60)
+    assert done == [*(job.key for job in others), first.key]
+    assert not store.taken(first.key)
 
 
 # damage and failure

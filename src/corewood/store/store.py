@@ -277,6 +277,17 @@ class Store:
         with claimed(locks, key) as claim:
             yield claim
 
+    def taken(self, key: str) -> bool:
+        """Whether a process works on it now."""
+        locks = self.root / "locks"
+        if not any((locks / name).exists() for name in (key, f"{key}.lease")):
+            return False
+        try:
+            with claimed(locks, key, blocking=False):
+                return False
+        except Timeout:
+            return True
+
     # holes
 
     def fail(self, key: str, reason: str) -> None:

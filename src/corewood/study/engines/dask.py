@@ -21,7 +21,7 @@ from corewood.errors import ClusterError, StoreError
 from corewood.store.shared import appears
 from corewood.store.store import META, Store, versions
 from corewood.study import nodes
-from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
+from corewood.study.engines.engine import LOOKED, Event, Graph, Tell, ended, free_first, reason
 from corewood.study.engines.look import Facts, part_locks, sign, wanted_by
 from corewood.study.engines.place import Place, Verdict
 from corewood.study.job import Job
@@ -170,7 +170,8 @@ class Run:
         with_gpu = any(facts.gpu for facts in self.workers.values())
         without = not all(facts.gpu for facts in self.workers.values())
         wanting: dict[bool, list[Facts]] = {gpu: [facts for facts in free if facts.gpu == gpu] for gpu in (True, False)}
-        for job in self.graph.ready(None if with_gpu and without else len(free)):
+        ready = self.graph.ready(None if with_gpu and without else len(free) + LOOKED)
+        for job in free_first(ready, self.store):
             gpu = with_gpu and (wants_gpu(job) or not without)
             if wanting[gpu]:
                 self.start(job, wanting[gpu].pop(0))

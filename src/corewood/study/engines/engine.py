@@ -15,6 +15,8 @@ from corewood.errors import CorewoodError
 from corewood.store.store import Store
 from corewood.study.job import Job
 
+LOOKED = 32  # jobs that are looked at for one that no other run is at
+
 
 @dataclass(frozen=True)
 class Event:
@@ -94,6 +96,17 @@ class Graph:
                     seen.add(other)
                     left.append(other)
                     yield other
+
+
+def free_first(jobs: Iterable[Job], store: Store) -> Iterator[Job]:
+    """Last those that another run on the same store is at: whoever takes one waits for it."""
+    taken = []
+    for job in jobs:
+        if store.taken(job.key):
+            taken.append(job)
+        else:
+            yield job
+    yield from taken
 
 
 def ended(graph: Graph, key: str, tell: Tell, problem: str = "") -> None:

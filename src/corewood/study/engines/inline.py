@@ -9,7 +9,7 @@ import torch
 from corewood.errors import StoreError
 from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
-from corewood.study.engines.engine import Event, Graph, Tell, ended, reason
+from corewood.study.engines.engine import LOOKED, Event, Graph, Tell, ended, free_first, reason
 from corewood.study.job import Job, execute
 
 
@@ -21,8 +21,8 @@ class Inline:
         graph = Graph(jobs)
         threads = torch.get_num_threads()  # jobs have their own number; a notebook wants its own back
         try:
-            while ready := graph.ready(1):
-                self.do(ready[0], graph, store, tell)
+            while (job := next(free_first(graph.ready(LOOKED), store), None)) is not None:
+                self.do(job, graph, store, tell)
         finally:
             torch.set_num_threads(threads)
 
