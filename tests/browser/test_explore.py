@@ -184,6 +184,10 @@ def test_presets_pairs_of_them_and_chance(page: Page, model: Model, explored: tu
         page.select_option("#preset", value)
 
     core = one & other
+    page.locator("#step").evaluate("(step) => { step.value = 0; step.dispatchEvent(new Event('change', { bubbles: true })); }")
+    expect(page.locator("#step-now")).to_have_text("step 5")
+    choose("l0-40-s1")  # was found at the last step, and is shown there
+    expect(page.locator("#step-now")).to_have_text("step 20, the last")
     wanted = {"l0-40-s1": other, "core": core, "core alone": Mask(core.heads, np.ones(2)), "l0-40-s0": one}
     for name, mask in wanted.items():
         choose(name)
@@ -248,6 +252,33 @@ def test_the_flip_search_finds_a_planted_head(context: BrowserContext, tmp_path:
         assert not page.locator("#cases-card").is_visible()
         page.fill("#first", "  ")
         expect(page.locator("#no-text")).to_be_visible()
+        assert complaints == []
+        page.close()
+
+
+def test_a_click_on_a_model_of_numbers_is_told_in_its_numbers(context: BrowserContext, tmp_path: Path) -> None:
+    tiny.checkpoint(tmp_path / "scores", labels=("score",))
+    subject = OneCheckpoint(str(tmp_path / "scores"), None, None)
+    subject.base, subject.masks = tmp_path, tmp_path / "masks"
+    units, text = subject.model.units, FIRST
+
+    def score(mask: Mask) -> float:
+        batch = subject.model.tokenizer(text, return_tensors="pt")
+        with cw.gated(subject.model, mask, "zero"), torch.inference_mode():
+            return float(subject.model.net(**batch).logits[0, 0])
+
+    moved = {name: score(units.without(name)) - score(units.full()) for name in units.names}
+    most = max(moved, key=lambda name: abs(moved[name]))
+    with exploring.served(subject) as served:
+        page, complaints = opened(context, served.address)
+        page.fill("#first", text)
+        page.locator("#flip").click()
+        said = page.locator("#flips p").inner_text()
+        found = re.fullmatch(r"The strongest is (\S+), ([+−])([\d.e-]+): ?", said)
+        assert found, said
+        assert found[1] == most
+        assert float(found[3]) * (1 if found[2] == "+" else -1) == pytest.approx(moved[most], rel=1e-2)
+        assert "points" not in page.locator("#legend").inner_text()
         assert complaints == []
         page.close()
 
