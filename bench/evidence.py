@@ -165,6 +165,8 @@ def removed(model: Subject) -> Found:
 def together(model: Subject) -> Found:
     rows = on_hard(model)
     rows = rows[rows["set"].str.contains("core") | (rows["set"].str.contains("top 3") & (rows["size"] == 3))]
+    if rows.empty:
+        raise KeyError("ablation, sets")
     low, high = widened(rows["interaction_low"], rows["interaction_high"], len(rows))
     said = [
         f"{row.units if row.size < 4 else 'core'} {interval(row.interaction, low[row.Index], high[row.Index])}"

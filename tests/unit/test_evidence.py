@@ -92,6 +92,13 @@ def test_effective_size_needs_an_order_and_a_growth(evidence: ModuleType, sizes:
     assert evidence.size(subject(evidence, effective_size=rows)).verdict == verdict
 
 
+def test_a_claim_without_its_rows_is_not_decided(evidence: ModuleType) -> None:
+    row = {**MODEL, "checkpoint": 3, "case": "hard", "metric": "accuracy", "domain": "challenge", "set": "", "size": 1}
+    rows = [{**row, "units": "L0.H0", "interaction_low": float("nan"), "interaction_high": float("nan")}]
+    with pytest.raises(KeyError, match="sets"):
+        evidence.together(subject(evidence, ablation=rows))
+
+
 def test_sparser_is_about_hard_cases_that_the_model_handles(evidence: ModuleType) -> None:
     dynamics = grown(0.1, 0.9)
     dynamics[-1]["low"] = 0.4  # "if" at the last checkpoint
