@@ -14,7 +14,7 @@ DEEPEST = 40  # lists and mappings inside each other
 MOST_VALUES = 100_000  # with each alias counted as all that it stands for
 LARGEST = 2**63  # of a whole number
 TAG = "tag:yaml.org,2002:"
-WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*)$")
+WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$")
 BROKEN = re.compile(r"[-+]?(([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))$|\.(nan|NaN|NAN)$")
 
 
