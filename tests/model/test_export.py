@@ -340,7 +340,7 @@ def test_what_cannot_be_exported_is_told(model: cw.Model, tmp_path: Path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
 
 
-def test_the_licence_of_a_checkpoint_is_that_of_its_card(tmp_path: Path) -> None:
+def test_the_licence_of_a_checkpoint_is_that_of_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     assert base_of(str(folder), str(folder)) == {"base": "mine", "hub": False, "licence": ""}
@@ -351,6 +351,8 @@ def test_the_licence_of_a_checkpoint_is_that_of_its_card(tmp_path: Path) -> None
     (folder / "README.md").write_text("# Mine\n\n---\nlicense: mit\n---\n")
     assert base_of(str(folder), str(folder))["licence"] == ""
     assert base_of("owner/name", "owner/name") == {"base": "owner/name", "hub": True, "licence": ""}
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
+    monkeypatch.chdir(folder)  # whose licence is not that of a model from nowhere
     for gone in (str(tmp_path / "gone"), "./models/x", "a/b/c", ""):
         assert licence_of(gone) == ""
 

@@ -99,6 +99,13 @@ def test_lines_may_end_as_on_an_old_mac(tmp_path: Path) -> None:
         assert split.frame[["first", "second", "label"]].to_numpy().tolist() == [["a", "b", "c"], ["d", "e", "f"]]
 
 
+def test_what_looks_odd_in_one_text_stays_in_it(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_bytes(b"premise\thypothesis\tgold\na\rb\tc\td\n")
+    assert read_split("dev", source(tmp_path / "rows.tsv"))[0].frame["first"].tolist() == ["a\rb"]
+    (tmp_path / "rows.csv").write_text('premise,hypothesis,gold\n" ""a"" b",c,d\n "e",f,g\nh,i,j\n')
+    assert read_split("dev", source(tmp_path / "rows.csv"))[0].frame["first"].tolist() == [' "a" b', ' "e"', "h"]
+
+
 def test_whole_numbers_beside_a_missing_one_stay_whole(tmp_path: Path) -> None:
     rows = [{"premise": f"a{k}", "hypothesis": "b", "gold": "c", "round": k or None} for k in range(4)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -133,7 +140,7 @@ def test_class_names_of_a_dataset_are_used(tmp_path: Path) -> None:
         ("a.tsv", b"premise\thypothesis\tgold\na\tb\n", {}, "line 2 has 2 fields, the header 3"),
         ("a.csv", b"premise,hypothesis,gold\ncaf\xe9,b,c\n", {}, r"line 2 is not UTF-8 \(byte 0xe9\).*iconv"),
         ("a.tsv", "premise\thypothesis\tgold\na\tb\tc\n".encode("utf-16"), {}, "is UTF-16.*iconv -f UTF-16"),
-        ("a.csv", b'premise,hypothesis,gold\n"a, b", "c",d\n', {}, "line 2 has a space before a quote"),
+        ("a.csv", b'premise,hypothesis,gold\n"a, b", "c",d\n', {}, "every 'hypothesis' has a space before its quote"),
         ("a.jsonl", b'{"premise": "a"}\n{"premise"\n', {}, "line 2 is not JSON"),
         ("a.jsonl", b"[1]\n", {}, "line 1 is not an object"),
         ("a.parquet", b"nonsense", {}, "not a readable Parquet file"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +109,18 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
                     f"{path}: line {reader.line_num} has {len(row)} fields, the header {len(header)}; "
                     "quote fields that hold commas"
                 )
-            if any(field.startswith(' "') for field in row):
-                raise InputError(
-                    f"{path}: line {reader.line_num} has a space before a quote, which makes the quote part of the text; write "
-                    'the quote right after the comma ("a","b")'
-                )
             rows.append(row)
     except csv.Error as problem:
         raise InputError(
             f"{path}: unbalanced quotes near line {reader.line_num} ({problem}); "
             'double the quotes inside a field ("" for ") or save the file as JSONL'
         ) from None
+    for place, name in enumerate(header):
+        if rows and all(row[place][:1] == " " and in_quotes(row[place][1:]) for row in rows):
+            raise InputError(
+                f"{path}: every {name!r} has a space before its quote, which makes the quote part of it; write the quote right "
+                'after the comma ("a","b")'
+            )
     return pd.DataFrame(rows, columns=header)
 
 
@@ -130,7 +130,7 @@ def in_quotes(field: str) -> bool:
 
 def tsv_rows(path: Path, text: str, source: SourceSpec, known: Known) -> Rows:
     """Tabs separate, nothing else: a quote is a character. Files that look quoted as in CSV get a note."""
-    lines = re.split(r"\r*\n|\r", text)
+    lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
     if not rows:
         return pd.DataFrame(), {}, []

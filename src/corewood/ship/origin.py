@@ -54,9 +54,11 @@ def base_in_memory(model: Model) -> dict[str, Any]:
 def card_of(source: str) -> dict[str, Any]:
     """The front matter of a checkpoint's README.md, where there is one on this machine."""
     readme = Path(source) / "README.md"
-    if not Path(source).is_dir() and not re.fullmatch(HUB_NAME, source):
+    if not source:  # which, as a path, is where we are
         return {}
     if not Path(source).is_dir():
+        if not re.fullmatch(HUB_NAME, source):
+            return {}
         from huggingface_hub import try_to_load_from_cache
 
         found = try_to_load_from_cache(source, "README.md")

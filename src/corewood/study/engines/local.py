@@ -25,6 +25,7 @@ from corewood.study.job import Job
 
 HERE = "127.0.0.1"
 IMPORTED = ["distributed", "transformers.modeling_utils", "corewood.study.engines.look"]  # seconds of work for every worker
+FORKED_FROM: dict[str, str] = {}  # the environment in which the process that workers fork from was begun
 
 
 def gpus() -> tuple[str, ...]:
@@ -32,9 +33,6 @@ def gpus() -> tuple[str, ...]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return tuple(named.split(",")[:count]) if named else tuple(map(str, range(count)))
-
-
-FORKED_FROM: dict[str, str] = {}  # the environment in which the process that workers fork from was begun
 
 
 def can_fork() -> bool:
@@ -120,9 +118,9 @@ class Local:
             stack.enter_context(environment_of({**ONE_THREAD, "PYTHONSAFEPATH": "1"}))  # files of this folder are not imported
             with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
                 forked = sys.platform == "linux" and not self.devices and can_fork()  # elsewhere imports may not survive it
-                begin = {"worker.multiprocessing-method": "forkserver" if forked else "spawn"}
-                begun: dict[str, Any] = {"nanny.pre-spawn-environ": ONE_THREAD, **begin}
-                stack.enter_context(dask.config.set(SETTINGS | {f"distributed.{key}": value for key, value in begun.items()}))
+                begin: dict[str, Any] = {"distributed.nanny.pre-spawn-environ": ONE_THREAD}
+                begin["distributed.worker.multiprocessing-method"] = "forkserver" if forked else "spawn"
+                stack.enter_context(dask.config.set({**SETTINGS, **begin}))
                 scheduler = scheduler_at(HERE, security)
                 try:
                     cluster = SpecCluster(workers, scheduler, security=security, silence_logs=logging.CRITICAL)
