@@ -285,24 +285,30 @@ def test_a_click_on_a_model_of_numbers_is_told_in_its_numbers(context: BrowserCo
 
 def test_attention_of_the_picked_head(page: Page, model: Model) -> None:
     write(page)
-    unit(page, model, "L1.H2").click()
+    closed = ("L0.MLP", "L1.H2")  # what stands before a head changes where it looks; its own gate does not
+    for name in closed:
+        unit(page, model, name).click()
     page.locator("#attention").wait_for()
     words = cw.attention_map(model, FIRST, SECOND).words
     expect(page.locator("#from .word")).to_have_text(list(words))
-    mask = model.units.without("L1.H2")
-    for masked, own in ((True, mask), (False, model.units.full())):
-        if not masked:
+    titles = []
+    for mask in (model.units.without(*closed), model.units.full()):
+        if titles:
             page.locator("label", has_text="full model").last.click()
-        with cw.gated(model, own):
-            shown = cw.attention_map(model, FIRST, SECOND)
-        values = shown.head(1, 2).to_numpy()
-        title = page.locator("#matrix rect").nth(2 * len(words) + 3).locator("title")
-        expect(title).to_have_text(f"{words[2]} → {words[3]}: {100 * values[2, 3]:.0f} %")
+        with cw.gated(model, mask):
+            values = cw.attention_map(model, FIRST, SECOND).head(1, 2).to_numpy()
+        titles.append([f"{words[i]} → {words[j]}: {100 * value:.0f} %" for (i, j), value in np.ndenumerate(values)])
+        expect(page.locator("#matrix title")).to_have_text(titles[-1])
+    assert titles[0] != titles[1]
+    title = page.locator("#matrix title").nth(2 * len(words) + 3)
     page.locator("#from .word").nth(2).hover()
     expect(page.locator("#from .word.looked")).to_have_text(words[2])
     best = int(values[2].argmax())
     assert page.locator("#to .word").nth(best).get_attribute("data-value") == f"{100 * values[2, best]:.0f} %"
     page.locator("#from .word").nth(2).focus()
+    light = page.locator("#matrix rect").first.get_attribute("fill")
+    page.emulate_media(color_scheme="dark")  # drawn anew: the word keeps the focus
+    expect(page.locator("#matrix rect").first).not_to_have_attribute("fill", str(light))
     page.keyboard.press("ArrowDown")
     expect(page.locator("#from .word.looked")).to_have_text(words[3])
     page.locator("label", has_text="normed").click()

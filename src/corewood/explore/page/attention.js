@@ -8,6 +8,7 @@ const ROW = 22; // pixels of a word
 const FAINT = 0.03; // of the largest value: thinner lines are not drawn
 let shown = null;
 let looked = -1; // the word whose lines are shown alone
+let written = ""; // the words that stand on the page
 
 const fetchMap = later(60, async () => {
   const ready = hasText() && state.head;
@@ -63,12 +64,14 @@ function describe() {
   byId("matrix").setAttribute("aria-label", `Attention of layer ${layer}, head ${head}, word by word. ${text}`);
 }
 
+// the same words keep their buttons, and with them the focus and the pointer
 function drawWords() {
+  const wanted = JSON.stringify([shown.words, shown.sentence]);
+  if (wanted === written) return;
+  written = wanted;
   const word = (text, i, side) => {
-    const from = side === "from";
-    const tabindex = from && i === Math.max(looked, 0) ? 0 : -1; // one stop of the tab key
-    const button = make("button", { class: `word ${kind(i)}`, text, tabindex });
-    if (from) {
+    const button = make("button", { class: `word ${kind(i)}`, text });
+    if (side === "from") {
       button.addEventListener("pointerenter", () => look(i));
       button.addEventListener("focus", () => look(i));
     } else button.disabled = true;
@@ -101,7 +104,10 @@ function drawLines() {
   svg.setAttribute("preserveAspectRatio", "none");
   svg.style.height = `${height}px`;
   svg.replaceChildren(...threads);
-  byId("from").querySelectorAll(".word").forEach((word, i) => word.classList.toggle("looked", i === looked));
+  byId("from").querySelectorAll(".word").forEach((word, i) => {
+    word.classList.toggle("looked", i === looked);
+    word.tabIndex = i === Math.max(looked, 0) ? 0 : -1; // one stop of the tab key
+  });
   byId("to").querySelectorAll(".word").forEach((word, i) => {
     const value = looked >= 0 ? shown.values[looked][i] : 0;
     word.style.setProperty("--weight", looked >= 0 ? (value / Math.max(...shown.values[looked], 1e-9)).toFixed(3) : 0);
