@@ -309,7 +309,7 @@ def test_ctrl_c_says_how_to_go_on(study: Path, slow: Outcome, tmp_path: Path) ->
 FORK = """
 import os, sys
 from multiprocessing import get_context
-from corewood.study.engines.local import can_fork, environment_of
+from corewood.study.processes import can_fork, environment_of
 
 if __name__ == "__main__":
     before = {**os.environ}

@@ -16,8 +16,9 @@ from corewood.spec import parse_study
 from corewood.spec.study import slug
 from corewood.store.store import Store
 from corewood.study.audit import Asked, Guess, Trial, confirm, guess, keep, kept, study_of, written
-from corewood.study.engines import cores, engine
+from corewood.study.engines import engine
 from corewood.study.plan import make_plan
+from corewood.study.processes import cores
 
 
 def audit_and_run(

@@ -32,6 +32,7 @@ from corewood.cli.options import (
 )
 from corewood.cli.voice import Voice, quiet_hub
 from corewood.errors import InputError
+from corewood.study.processes import begin_imports
 from corewood.untrusted import user_path, visible, why
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def demo(
     text = files("corewood.study").joinpath("demo.yaml").read_text(encoding="utf-8")
     spec = parse_study(text, "the embedded study", change)
     folder = report_folder(spec, out)
+    begin_imports(workers)
     from corewood.cli.running import run_spec
     from corewood.study.engines import engine
 
@@ -148,6 +150,8 @@ def audit(
     sizes, meanings = sizes_of(sparsity), pairs_of(labels)
     folder = out or Path(f"{user_path(checkpoint, key='CHECKPOINT').absolute().name}-audit-report")
     check_out(folder)
+    if not dry:
+        begin_imports(workers)
     from corewood.cli.auditing import audit_and_run
     from corewood.data.guess import Wanted
     from corewood.study.audit import Asked
@@ -191,6 +195,8 @@ def run(
     from corewood.cli.where import Where
 
     where = Where(workers, cluster, {"jobs": jobs, "walltime": walltime, "queue": partition, "gpus": gpus})
+    if cluster is None:
+        begin_imports(workers)
     from corewood.cli.running import run_spec
 
     run_spec(spec, study.parent, store, where.engine(), folder, voice, show)
@@ -278,8 +284,8 @@ def plan(
     if batch is not None and not measure:
         raise InputError("--cluster, --no-measure: what to ask of a cluster is told from what is measured; leave one out")
     from corewood.cli.progress import show_plan
-    from corewood.study.engines import cores
     from corewood.study.plan import make_plan
+    from corewood.study.processes import cores
 
     made = make_plan(spec, study.parent, None if batch is None else bool(batch.gpus))
     show_plan(made, Store(store), workers or cores(), every, measure, voice, batch)

@@ -16,7 +16,7 @@ from corewood.errors import CorewoodError
 from corewood.model.load import minilm_folder
 from corewood.model.precision import probe
 from corewood.store.store import Store
-from corewood.study.engines import cores
+from corewood.study.processes import cores
 
 
 def examine(store: Path) -> bool:

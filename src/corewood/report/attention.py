@@ -34,6 +34,7 @@ from corewood.report.style import (
 from corewood.report.words import joined
 
 SAID = 3  # heads that the first screen speaks of
+LONGEST = 14  # letters of a word beside a map
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
 
 
@@ -121,17 +122,21 @@ def attention_map_chart(shown: AttentionMap, layer: int, head: int, between: boo
     return heat_map(table, rows, columns, 18).properties(title=f"L{layer}.H{head}").configure(**CONFIG)
 
 
+def cut(word: str) -> str:
+    return word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
+
+
 def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int, str], cell: int) -> Any:
     """query, key, value -> a chart with words on both axes. A word may stand twice, and an axis has each name once: marks
-    without width tell them apart."""
-    looks, seen = ({at: word + "\u200b" * at for at, word in words.items()} for words in (rows, columns))
+    without width tell them apart. Long words are cut here: to cut them, Vega would measure every name several times."""
+    looks, seen = ({at: cut(word) + "\u200b" * at for at, word in words.items()} for words in (rows, columns))
     table = table.assign(looks=table["query"].map(looks), at=table["key"].map(seen), value=table["value"].round(3))
     return (
         alt.Chart(table[["looks", "at", "value"]])
         .mark_rect()
         .encode(
-            x=ordered(alt.X, "at", seen.values(), axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=70)),
-            y=ordered(alt.Y, "looks", looks.values(), axis=alt.Axis(labelFontSize=9, labelLimit=70)),
+            x=ordered(alt.X, "at", seen.values(), axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=0)),
+            y=ordered(alt.Y, "looks", looks.values(), axis=alt.Axis(labelFontSize=9, labelLimit=0)),
             color=alt.Color(
                 "value:Q",
                 title="attention",

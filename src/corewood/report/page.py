@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from html import escape
@@ -39,6 +39,7 @@ from corewood.report import (
     ways_compared,
 )
 from corewood.report.cells import in_script
+from corewood.report.figures import drawing
 from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
@@ -85,23 +86,14 @@ STAND_INS = {
 }
 
 
-FIGURES: dict[str, Callable[[str], bytes]] = {
-    "svg": lambda svg: svg.encode(),
-    "pdf": lambda svg: bytes(vl_convert.svg_to_pdf(svg)),
-    "png": lambda svg: bytes(vl_convert.svg_to_png(svg, scale=2)),
-}
-
-
-def write_report(tables: Tables, about: Mapping[str, Any], folder: Path) -> None:
+def write_report(tables: Tables, about: Mapping[str, Any], folder: Path, processes: int = 1) -> None:
     """report.html, and figures/* in the formats that are wanted."""
     sections = draw(tables)
-    (folder / "report.html").write_text(page(tables, about, sections), encoding="utf-8")
+    figures = folder / "figures"
     if about["figures"]:
-        (folder / "figures").mkdir()
-        for name, spec in charts(sections).items():
-            svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
-            for kind in about["figures"]:
-                (folder / "figures" / f"{name}.{kind}").write_bytes(FIGURES[kind](svg))
+        figures.mkdir()
+    with drawing(charts(sections), about["figures"], figures, VEGA_LITE, processes):
+        (folder / "report.html").write_text(page(tables, about, sections), encoding="utf-8")
 
 
 def page(tables: Tables, about: Mapping[str, Any], sections: Mapping[str, list[Drawn]]) -> str:

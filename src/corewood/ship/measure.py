@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from corewood.data.encode import Encoded
 from corewood.ship.onnx_file import File, plain
-from corewood.study.engines import cores
+from corewood.study.processes import cores
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -17,15 +17,16 @@ from corewood.model.load import Model, load
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, step
-from corewood.report import page
+from corewood.report import figures, page
 from corewood.report.items import SECTIONS, items_of
 from corewood.spec import L0, Ablation
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
 from corewood.study.models import ENCODE, Plan, TaskPlan
+from corewood.study.processes import cores
 
 TABLES = 8.0  # seconds, about: statistics and the page itself
-CHART = 0.3  # and of each chart, and of its files
+CHART = 0.3  # and of each chart, and of its files where one process draws them
 FILES = {"svg": 0.15, "pdf": 0.05, "png": 0.25}
 EXAMPLES = 32
 ROUNDS = 3  # of each kind of step, after one to warm up; fewer where
@@ -111,7 +112,8 @@ def drawing(plan: Plan) -> float:
     asked = [module for module, name in names.items() if getattr(plan.spec, name, True) is not None]
     charts = [item for module in asked for item in items_of(module) if not item.table]
     count = sum(len(plan.models) if SECTIONS[item.section] else 1 for item in charts)
-    return TABLES + count * (CHART + sum(FILES[kind] for kind in plan.spec.figures))
+    files = sum(FILES[kind] for kind in plan.spec.figures) / min(cores(), figures.MOST)
+    return TABLES + count * (CHART + files)
 
 
 def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> None:

@@ -23,7 +23,6 @@ SETTINGS = {
     "distributed.admin.tick.interval": "1 s",  # this and the profiler wake every process 50 to 100 times a second
 }
 LONGEST = 3600.0  # seconds that a job may hold the interpreter
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Scheduler(distributed.Scheduler):  # type: ignore[misc]

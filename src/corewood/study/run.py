@@ -23,6 +23,7 @@ from corewood.study.kinds import REPORT, TABLES
 from corewood.study.models import Plan
 from corewood.study.outcome import Outcome as Outcome
 from corewood.study.plan import make_plan
+from corewood.study.processes import cores
 from corewood.study.questions import QUESTIONS
 from corewood.study.results import Results, Tables
 
@@ -223,7 +224,7 @@ def stored_report(tables_job: Job, plan: Plan, store: Store, tables: Tables, lis
     if needs_making(job, store, listener):
         listener.say("report: drawing")
         with store.writing(job.kind, job.key, {"title": "report", "study": plan.spec.name}) as folder:
-            write_report(tables, about, folder)
+            write_report(tables, about, folder, cores())
             (folder / "tables").mkdir()
             for path in store.get(tables_job.kind, tables_job.key).paths():
                 shutil.copyfile(path, folder / "tables" / path.name)

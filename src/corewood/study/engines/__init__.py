@@ -2,8 +2,8 @@
 
 from corewood.study.engines.engine import Engine as Engine
 from corewood.study.engines.engine import Event as Event
-from corewood.study.engines.engine import cores as cores
 from corewood.study.engines.inline import Inline as Inline
+from corewood.study.processes import cores
 
 
 def engine(workers: int | None) -> Engine:

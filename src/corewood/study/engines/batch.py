@@ -117,7 +117,8 @@ class Batch:
         from dask_jobqueue import lsf, pbs, sge, slurm
         from distributed.security import Security
 
-        from corewood.study.nodes import ONE_THREAD, SETTINGS
+        from corewood.study.nodes import SETTINGS
+        from corewood.study.processes import ONE_THREAD
 
         spec, kinds = self.spec, {"slurm": slurm.SLURMJob, "pbs": pbs.PBSJob, "lsf": lsf.LSFJob, "sge": sge.SGEJob}
         gpu = {"slurm": ["--gres=gpu:1"], "pbs": ["-l ngpus=1"], "lsf": ['-gpu "num=1"'], "sge": ["-l gpu=1"]}

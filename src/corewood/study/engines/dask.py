@@ -7,12 +7,9 @@ and whether a worker died of its job or was taken away is for the place it came 
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -277,15 +274,3 @@ def quiet_dask() -> None:
         logging.getLogger(name).handlers.clear()
     logging.getLogger("distributed").addHandler(logging.NullHandler())
     logging.getLogger("distributed").propagate = False
-
-
-@contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

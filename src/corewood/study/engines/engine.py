@@ -5,7 +5,6 @@ A failed job takes along only those that need it.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -118,10 +117,6 @@ def ended(graph: Graph, key: str, tell: Tell, problem: str = "") -> None:
     tell(Event(key, "failed", problem))
     for lost in graph.failed(key):
         tell(Event(lost.key, "blocked"))
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def reason(problem: BaseException) -> str:

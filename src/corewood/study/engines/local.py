@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,13 @@ import torch
 from corewood.errors import ClusterError, InputError
 from corewood.model.precision import has_bfloat16
 from corewood.store.store import Store
-from corewood.study.engines.dask import Dask, deaf_to_ctrl_c, wants_gpu
-from corewood.study.engines.engine import cores
+from corewood.study.engines.dask import Dask, wants_gpu
 from corewood.study.engines.look import Facts
 from corewood.study.engines.place import Fault, Verdict
 from corewood.study.job import Job
+from corewood.study.processes import ONE_THREAD, STARTED_WITH, can_fork, cores, deaf_to_ctrl_c, environment_of
 
 HERE = "127.0.0.1"
-IMPORTED = ["distributed", "transformers.modeling_utils", "corewood.study.engines.look"]  # seconds of work for every worker
-FORKED_FROM: dict[str, str] = {}  # the environment in which the process that workers fork from was begun
 
 
 def gpus() -> tuple[str, ...]:
@@ -33,34 +29,6 @@ def gpus() -> tuple[str, ...]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return tuple(named.split(",")[:count]) if named else tuple(map(str, range(count)))
-
-
-def can_fork() -> bool:
-    """Begin a process that imports what workers need, for them to fork from; there is one until this process ends. False where
-    it cannot be had, or has what has been taken from the environment since."""
-    if FORKED_FROM.keys() - os.environ.keys():
-        return False
-    if not FORKED_FROM:
-        FORKED_FROM.update(os.environ)
-    multiprocessing.set_forkserver_preload(IMPORTED)
-    try:
-        forkserver.ensure_running()
-    except OSError:  # its socket's path is too long, or sockets cannot be made where temporary files go
-        return False
-    return True
-
-
-@contextmanager
-def environment_of(workers: Mapping[str, str]) -> Iterator[None]:
-    """As processes are to find it at their start: libraries look at it once. Dask leaves more in it than it takes away."""
-    before = {**os.environ}
-    os.environ.update(workers)
-    try:
-        yield
-    finally:
-        for key in os.environ.keys() - before.keys():
-            del os.environ[key]
-        os.environ.update(before)
 
 
 def check_script() -> None:
@@ -103,7 +71,7 @@ class Local:
         import dask
         from distributed import Client, Nanny, SpecCluster
 
-        from corewood.study.nodes import ONE_THREAD, SETTINGS, Worker, certified, scheduler_at
+        from corewood.study.nodes import SETTINGS, Worker, certified, scheduler_at
 
         security = certified()
         options = {"host": HERE, "nthreads": 1, "protocol": "tls://", "security": security, "worker_class": Worker}
@@ -115,9 +83,9 @@ class Local:
             workers[place] = {"cls": Nanny, "options": {**options, "env": own, "resources": has}}
         check_script()
         with ExitStack() as stack:
-            stack.enter_context(environment_of({**ONE_THREAD, "PYTHONSAFEPATH": "1"}))  # files of this folder are not imported
-            with deaf_to_ctrl_c():  # workers inherit it: a Ctrl-C is for this process, which then closes them
-                forked = sys.platform == "linux" and not self.devices and can_fork()  # elsewhere imports may not survive it
+            stack.enter_context(environment_of(STARTED_WITH))
+            with deaf_to_ctrl_c():
+                forked = not self.devices and can_fork()
                 begin: dict[str, Any] = {"distributed.nanny.pre-spawn-environ": ONE_THREAD}
                 begin["distributed.worker.multiprocessing-method"] = "forkserver" if forked else "spawn"
                 stack.enter_context(dask.config.set({**SETTINGS, **begin}))
