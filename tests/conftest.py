@@ -5,6 +5,9 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may ask the hub
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # of processes that tests begin, too: threads that wait for each other burn the cores
 
 import pytest
 import torch

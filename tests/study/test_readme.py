@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import small
 import tiny
+from typer.testing import CliRunner
 
+from corewood.cli.commands import app
 from corewood.data.overlap import overlap
 from corewood.spec import parse_study
 
@@ -23,7 +26,7 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in found if kind == language]
 
 
-def test_the_study_and_its_commands_work_as_printed(tmp_path: Path) -> None:
+def test_the_study_and_its_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = overlap(train=300, validation=60, per_case=4)
     names = {"first": "premise", "second": "hypothesis", "case": "kind"}
     for file, split in (("train", task.train), ("dev", task.validation), ("hard", task.challenge["cases"])):
@@ -35,10 +38,15 @@ def test_the_study_and_its_commands_work_as_printed(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(study.replace("seeds: 6", "seeds: 2"), encoding="utf-8")  # the same, sooner
     lines = [line.split("#")[0].split() for block in blocks("") for line in block.splitlines() if line.startswith("corewood ")]
     assert [words[1] for words in lines] == ["audit", "plan", "run", "report"]
+    monkeypatch.chdir(tmp_path)
     for words in lines:
+        if words[1] == "run":
+            done = small.command(*words[1:], cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            continue
         dry = ["--dry-run"] if words[1] == "audit" else []  # whole audits are run in test_audit.py
-        done = small.command(*words[1:], *dry, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        here = CliRunner().invoke(app, [*words[1:], *dry])  # in this process, which has imported all of it
+        assert here.exit_code == 0, here.output
     assert (tmp_path / "checkpoint-audit.yaml").exists()
     assert (tmp_path / "mine-report" / "report.html").exists()
 
