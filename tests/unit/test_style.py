@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from colours import contrast, difference
 
+from corewood.report.dynamics import dynamics_chart
 from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import items_of
 from corewood.report.lines import movers, names_at_ends, stacked
@@ -67,10 +68,11 @@ def test_dots_of_one_row_lie_apart() -> None:
 
 
 def test_names_of_lines_do_not_lie_on_each_other() -> None:
-    found = stacked([1.0, 1.0, 0.99, 0.5, 0.0, 0.0], 0.04)
+    found = stacked([1.0, 1.0, 0.99, 0.5, 0.0, 0.0], 0.04, 0.0)
     assert all(a - b >= 0.04 - 1e-9 for a, b in pairwise(found))
     assert found[3] == 0.5
     assert min(found) >= 0
+    assert stacked([0.5, -0.3], 0.04, -0.4) == [0.5, -0.3]  # correlations have room below 0
 
 
 def lines(**cases: list[float]) -> pd.DataFrame:
@@ -86,10 +88,23 @@ def test_cases_that_move_and_stand_apart_have_their_names() -> None:
     many = {f"level {i}": [0.9, 0.9, 0.9] for i in range(8)}
     table = lines(inside=[0.5, 0.9, 1.0], falls=[0.9, 0.5, 0.1], dips=[0.9, 0.8, 0.9], never=[0.0, 0.0, 0.0], **many)
     assert movers(table, "step", "value") == ["falls", "dips"]  # what is level has none, however low
-    ends = names_at_ends(table, "step", "value", ["falls", "dips"]).set_index("where")
+    ends = names_at_ends(table, "step", "value", ["falls", "dips"], [0, 1]).set_index("where")
     assert list(ends.index) == ["inside", "dips", "falls"]
     assert ends.loc["falls", "step"] == 2
     assert ends.loc["falls", "at"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("correct", "wanted"), [(3, ([0, 1], ".0%", "accuracy")), (None, ([-0.3, 1], None, "Pearson"))])
+def test_lines_have_the_scale_of_their_scores(correct: float | None, wanted: tuple[list[float], str | None, str]) -> None:
+    facts = {"dataset": "d", "case": "all", "metric": "pearson", "n": 4, "correct": correct, "low": 0.0, "high": 1.0}
+    every = lines(inside=[0.5, 0.9], other=[0.2, -0.25]).drop(columns="inside").rename(columns={"step": "checkpoint"})
+    every = every.assign(**facts)
+    drawn = dynamics_chart({"dynamics": every, "accuracy": every}).to_dict()
+    y = next(layer["encoding"]["y"] for layer in drawn["layer"] if "title" in layer["encoding"]["y"])
+    scale, form, measure = wanted
+    assert y["scale"]["domain"] == scale
+    assert y.get("axis", {}).get("format") == form
+    assert y["title"].startswith(measure)
 
 
 def test_words_of_the_glossary_have_their_meaning_once() -> None:

@@ -8,7 +8,7 @@ import altair as alt
 
 from corewood.report.items import chart
 from corewood.report.lines import case_lines
-from corewood.report.scores import in_accuracy, measure_of
+from corewood.report.scores import in_accuracy, measure_of, score_axis
 from corewood.report.style import Tables, tips, where
 
 
@@ -22,4 +22,5 @@ def dynamics_chart(tables: Tables) -> Any:
     table["where"] = where(table)
     table = table[["checkpoint", "where", "dataset", "case", "domain", "value", "low", "high", "n"]]
     tooltip = tips(f"case = where:N | step = checkpoint:Q | {measure} = value:Q {form} | low:Q {form} | high:Q {form} | n:Q")
-    return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), "value", f"{measure} of the full model", tooltip)
+    y = score_axis(alt.Y, "value", f"{measure} of the full model", tables["accuracy"], table["value"])
+    return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), y, tooltip)

@@ -13,6 +13,7 @@ from corewood.analyse.generalisation import judged
 from corewood.evaluate.metrics import BALANCED
 from corewood.report.html import html_table
 from corewood.report.items import chart, says, table
+from corewood.report.scores import in_accuracy
 from corewood.report.spread import against_sparsity
 from corewood.report.style import INK, LINES, Tables, coloured, room, share_axis, tips
 
@@ -94,7 +95,7 @@ def effective_size_table(tables: Tables) -> str | None:
 def grid_chart(tables: Tables) -> Any:
     """The last checkpoint, pruned to every size of the grid. Lines join the means over seeds; point at one to see
     which case it is, and bars from its worst to its best seed."""
-    rows = tables["accuracy"]
+    rows = in_accuracy(tables["accuracy"])
     grid = rows[rows["question"] == "effective_size"]
     rows = rows[rows["checkpoint"] == grid["checkpoint"].max()]
     keys = ["target", "dataset", "case", "domain", "group"]
@@ -103,7 +104,7 @@ def grid_chart(tables: Tables) -> Any:
     ).reset_index()  # fmt: skip
     full = rows[rows["subnetwork"] == "full"].set_index(["dataset", "case"])["value"]
     table["full"] = [full.get((d, c), np.nan) for d, c in zip(table["dataset"], table["case"], strict=True)]
-    return against_sparsity(judged(table)) if table["target"].nunique() > 1 else None
+    return against_sparsity(judged(table), rows) if table["target"].nunique() > 1 else None
 
 
 @says(of="effective_size", single=True)

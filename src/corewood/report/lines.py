@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from corewood.analyse.generalisation import judged
-from corewood.report.style import DASHES, GREY, INK, LETTER, LINES, room, share_axis, tips
+from corewood.report.style import DASHES, GREY, INK, LETTER, LINES, room, tips
 
 NAMED = 6  # cases that have a colour and a name
 MOVES = 0.03  # less is not called a move
@@ -17,24 +17,24 @@ HEIGHT, LINE = 360, 13  # pixels: of the chart, and of a name
 
 
 def case_lines(
-    table: pd.DataFrame, x: alt.X, y: str, title: str, tooltip: list[alt.Tooltip], bars: Iterable[tuple[str, str]] = ()
+    table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], bars: Iterable[tuple[str, str]] = ()
 ) -> Any:
-    """where, dataset, case, domain, x and y -> a chart. In domain in ink, cases that move in colour, all others grey; what the
-    pointer is on stands out with its name, and bars between two fields; a click keeps it so."""
-    field = str(x.to_dict()["field"])
+    """where, dataset, case, domain, x and y -> a chart, from end to end of y's scale. In domain in ink, cases that move in
+    colour, all others grey; what the pointer is on stands out with its name, and bars between two fields; a click keeps it."""
+    field, height = (str(channel.to_dict()["field"]) for channel in (x, y))
     x = x.scale(domain=[float(table[field].min()), float(table[field].max())], nice=False)
-    named = movers(judged(table), field, y)
+    named = movers(judged(table), field, height)
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
     kept = alt.selection_point(name="kept", fields=["where"], empty=False)
     hue = alt.Color("where:N", scale=alt.Scale(domain=named, range=LINES), legend=None)
     dash = alt.StrokeDash("where:N", scale=alt.Scale(domain=named, range=DASHES), legend=None)
     lit = {"or": [{"param": "over", "empty": False}, {"param": "kept", "empty": False}]}
-    base = alt.Chart(table).encode(x=x, y=share_axis(alt.Y, y, title), detail="where:N")
+    base = alt.Chart(table).encode(x=x, y=y, detail="where:N")
     path, dots = base.encode(tooltip=tips("case = where:N")), base.encode(tooltip=tooltip)
     named_only, inside = alt.datum.named, alt.datum.inside
     rest = ~(named_only | inside)
-    ends = names_at_ends(table, field, y, named)
+    ends = names_at_ends(table, field, height, named, y.to_dict()["scale"]["domain"])
     labels = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=11).encode(x=f"{field}:Q", y="at:Q", text="where:N")
     last = base.transform_filter(alt.datum[field] == table[field].max()).transform_filter(lit)
     layers = [
@@ -64,21 +64,23 @@ def movers(table: pd.DataFrame, x: str, y: str) -> list[str]:
     return [str(name) for name in moved.index[:NAMED]]
 
 
-def names_at_ends(table: pd.DataFrame, x: str, y: str, named: list[str]) -> pd.DataFrame:
-    """Where the names of lines stand: at their last points, but one below the other where these lie together."""
+def names_at_ends(table: pd.DataFrame, x: str, y: str, named: list[str], scale: list[float]) -> pd.DataFrame:
+    """Where the names of lines stand: at their last points, but one below the other where these lie together. `scale` is from
+    where to where the chart goes."""
     rows = (
         table[table["where"].isin(named) | table["inside"]].sort_values(x, kind="stable").drop_duplicates("where", keep="last")
     )
     rows = rows[[x, y, "where", "inside"]].sort_values(y, ascending=False, kind="stable")
-    return rows.assign(at=stacked(list(rows[y]), LINE / HEIGHT))
+    low, high = scale
+    return rows.assign(at=stacked(list(rows[y]), (high - low) * LINE / HEIGHT, low))
 
 
-def stacked(heights: list[float], apart: float) -> list[float]:
+def stacked(heights: list[float], apart: float, axis: float) -> list[float]:
     """Heights from the highest down, moved as little as keeps them apart and above the axis."""
     found: list[float] = []
     for height in heights:
         found.append(min(height, found[-1] - apart) if found else height)
-    floor = apart / 2
+    floor = axis + apart / 2
     for i in range(len(found) - 1, -1, -1):
         found[i] = max(found[i], floor)
         floor = found[i] + apart

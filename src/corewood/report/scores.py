@@ -50,8 +50,12 @@ def written(form: str) -> Format:
     return share if form == form_of("accuracy") else f"{{:{form}}}".format
 
 
-def score_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str, scores: pd.DataFrame) -> Any:
-    """Shares from 0 to 100 %; correlations from 0, or from the round number below the lowest, to 1."""
+def score_axis(
+    channel: type[alt.X] | type[alt.Y], field: str, title: str, scores: pd.DataFrame, shown: pd.Series | None = None
+) -> Any:
+    """Shares from 0 to 100 %; correlations from 0, or from the round number below the lowest that is shown, to 1."""
     if measure_of(scores)[0] == METRICS["accuracy"]:
         return share_axis(channel, field, title)
-    return channel(f"{field}:Q", title=title, scale=alt.Scale(domain=[lowest_shown(scores["value"]), 1]))
+    return channel(
+        f"{field}:Q", title=title, scale=alt.Scale(domain=[lowest_shown(scores["value"] if shown is None else shown), 1])
+    )

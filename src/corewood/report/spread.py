@@ -35,7 +35,6 @@ from corewood.report.style import (
     room,
     rows_of_dots,
     shaped,
-    share_axis,
     shown,
     tips,
     where,
@@ -205,10 +204,10 @@ def differences_chart(tables: Tables) -> Any:
 def sparsity_chart(tables: Tables) -> Any:
     """Lines join the means over seeds. The thick one is in domain; cases that move and stand apart have their names, the
     others are grey: point at a line to see which it is, and a bar from its worst to its best seed; a click keeps it."""
-    return against_sparsity(spread_of(tables), *measure_of(tables["accuracy"]))
+    return against_sparsity(spread_of(tables), tables["accuracy"])
 
 
-def against_sparsity(spread: pd.DataFrame, measure: str = "accuracy", form: str = ".1%") -> Any:
+def against_sparsity(spread: pd.DataFrame, scores: pd.DataFrame) -> Any:
     """The full model is where nothing is removed; what was pruned to a threshold has no place on such an axis."""
     spread = spread[spread["target"] > 0]
     if spread.empty:
@@ -220,15 +219,18 @@ def against_sparsity(spread: pd.DataFrame, measure: str = "accuracy", form: str 
     table["where"] = where(table)
     table = table[["target", "where", "dataset", "case", "domain", "mean", "min", "max", "n", "subnetworks"]]
     x = alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT))
+    measure, form = measure_of(scores)
     tooltip = tips(f"case = where:N | removed = target:Q .0% | mean:Q {form} | min:Q {form} | max:Q {form} | subnetworks:Q")
-    return case_lines(table, x, "mean", f"{measure}, mean over seeds", tooltip, bars=[("min", "max")])
+    y = score_axis(alt.Y, "mean", f"{measure}, mean over seeds", scores, table["min"])
+    return case_lines(table, x, y, tooltip, bars=[("min", "max")])
 
 
 @chart("Subnetworks", "ablated-values", "What stands in for a removed unit", of="ablated_values")
 def ablated_values_chart(tables: Tables) -> Any:
     """The same masks with the mean, with zero, with another example's value in place of what was removed. Lines join one
     mask."""
-    table = judged(tables["ablated_values"]).copy()
+    table = judged(in_accuracy(tables["ablated_values"])).copy()
+    measure, form = measure_of(tables["accuracy"])
     table["kind"] = ("cases: " + table["gold"]).where(table["domain"] == "challenge", "in domain")
     mean = table.groupby(["subnetwork", "target", "ablate", "kind"], sort=False)["value"].mean().reset_index()
     mean["part"] = mean["target"].map(percent)
@@ -237,8 +239,8 @@ def ablated_values_chart(tables: Tables) -> Any:
     for part in map(percent, shown(mean["target"])):
         base = alt.Chart(mean[mean["part"] == part]).encode(
             x=ordered(alt.X, "ablate", values, axis=alt.Axis(labelAngle=0)),
-            y=share_axis(alt.Y, "value", "accuracy, mean over cases"),
-            tooltip=tips("subnetwork:N | what is removed becomes = ablate:N | of = kind:N | accuracy = value:Q .1%"),
+            y=score_axis(alt.Y, "value", f"{measure}, mean over cases", tables["accuracy"], mean["value"]),
+            tooltip=tips(f"subnetwork:N | what is removed becomes = ablate:N | of = kind:N | {measure} = value:Q {form}"),
         )
         lines = base.mark_line(opacity=0.35, color=GREENS[4]).encode(detail="subnetwork:N")
         dots = base.mark_circle(size=45, opacity=0.8, color=GREENS[4])
