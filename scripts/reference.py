@@ -14,7 +14,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -42,6 +42,7 @@ CHARTS = (
     "for; the [tutorial](tutorial.md) walks through the demo's."
 )
 MADE = "<!-- Written by scripts/docs; change {} instead. -->\n"
+OUTSIDE: dict[type[Spec], Sequence[str]] = {L0: ("sparsity", "path")}  # keys of one search that stand outside of its settings in a study
 PAPER = 0.5  # the sparsity at which the paper's settings are shown
 PLAIN = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "mapping"}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -71,9 +72,8 @@ def spec_classes() -> dict[str, type[Spec]]:
     return found
 
 
-def keys_of(kind: type[Spec]) -> dict[str, FieldInfo]:
-    """What may be written, as it is written; the sparsity of one search stands outside of its settings."""
-    without = ("sparsity", "path") if kind is L0 else ()
+def keys_of(kind: type[Spec], without: Sequence[str] = ()) -> dict[str, FieldInfo]:
+    """What may be written, as it is written."""
     return {field.alias or name: field for name, field in kind.model_fields.items() if name not in without}
 
 
@@ -89,7 +89,7 @@ def study_file(page: str) -> str:
     known = spec_classes()
     if strange := {mark[1] for mark in MARK.finditer(page)} - set(known):
         raise SystemExit(f"docs/study-file.md: a study has no {', '.join(strange)}; its parts are {', '.join(known)}")
-    return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{keys_table(known[m[1]], places)}<!-- end -->\n", page)
+    return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{keys_table(known[m[1]], places, OUTSIDE)}<!-- end -->\n", page)
 
 
 def cluster(page: str) -> str:
@@ -101,12 +101,12 @@ def slug(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
-def keys_table(kind: type[Spec], places: Mapping[str, str]) -> str:
+def keys_table(kind: type[Spec], places: Mapping[str, str], outside: Mapping[type[Spec], Sequence[str]] | None = None) -> str:
     schema = kind.model_json_schema()
     paper = L0.paper(PAPER) if kind is L0 else None
     head = ["key", "value", "default", *([f"`paper`, at {PAPER:.0%}"] if paper else []), "meaning"]
     lines = [row(head), row(["---"] * len(head))]
-    for name, field in keys_of(kind).items():
+    for name, field in keys_of(kind, (outside or {}).get(kind, ())).items():
         named = {name if kind is StudySpec else "", *(c.__name__ for c in classes_in(field.annotation))}
         place = next((place for heading, place in places.items() if heading in named), None)
         key = f"[`{name}`](#{place})" if place else f"`{name}`"

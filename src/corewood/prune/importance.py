@@ -211,6 +211,10 @@ def prune_units(
     if prune not in get_args(Prunes):
         raise InputError(f"prune_units: prune={prune!r}: choose both, heads or mlps")
     settings = settings or Importance.model_validate({})
+    if "prune" in settings.model_fields_set:
+        raise InputError("prune_units: prune is an argument of its own here: prune_units(model, split, prune='heads')")
+    if settings.like is not None:
+        raise InputError("prune_units: like is a setting of studies, which have masks to be like; give sparsity or threshold")
     examples, gold = encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split)
     judge = unit_judge(model, examples, gold, metric, settings.stand_in, model.means)
     with bar("prune", progress) as tell:

@@ -20,6 +20,7 @@ from torch import Tensor
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
 from corewood.data.task import Split, one_split
+from corewood.errors import InputError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
 from corewood.model.gates import check_model
@@ -175,6 +176,8 @@ def prune_weights(
     """
     check_model(model, "prune_weights")
     one_split(split, "prune_weights")
+    if settings is not None and settings.like is not None:
+        raise InputError("prune_weights: like is a setting of studies, which have masks to be like; give sparsity or threshold")
     judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)
     with bar("prune", progress) as tell:
         return magnitude_search(model, judge, settings or Magnitude.model_validate({}), None, tell)

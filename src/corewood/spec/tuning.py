@@ -32,7 +32,9 @@ class ModelSpec(Spec):
         description="tokens per example; longer texts are cut, and counted; default: the model's positions",
     )
     device: str = Field(
-        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto` (CUDA where there is one), `cpu`, `cuda`, `mps`"
+        "auto",
+        pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
+        description="`auto` (CUDA where there is one), `cpu`, `cuda`, `cuda:1`, `mps`",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="of search and evaluation; `auto` is bfloat16 on GPUs that have it, else float32"
@@ -113,7 +115,8 @@ class Training(Spec):
 
 
 class FineTune(Training):
-    """One fine-tuning: the settings of `cw.fine_tune`.
+    """One fine-tuning: the settings of `cw.fine_tune`, which takes all but `checkpoints`, `watch` and `threads`: these are of
+    studies.
 
     Example:
         >>> cw.FineTune(epochs=3, batch=16)

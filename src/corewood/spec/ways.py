@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from corewood.errors import nearest
 from corewood.spec.base import MOST_DRAWS, MOST_STEPS, Batch, Seeds, Sparsity, Spec, Step, any_number, listed, part_of
@@ -18,6 +18,9 @@ ROUND_WORK = 400
 Prunes = Literal["both", "heads", "mlps"]
 Way = Literal["l0", "importance", "magnitude"]  # those that others can be like
 CORE = "core"  # as a unit: all heads that the L0 masks of `prune` have in common
+
+
+NUMBER_OR_AUTO = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_STEPS}, {"const": "auto"}]}
 
 
 def number_or_auto(steps: int | str) -> int | str:
@@ -61,10 +64,10 @@ class L0(Spec):
 
     sparsity: Sparsity = Field(..., description="fraction of the units to remove")
     path: tuple[Sparsity, ...] = Field((), description="smaller sparsities to give a mask of on the way; all are nested")
-    steps: Annotated[int | str, AfterValidator(number_or_auto)] = Field(
+    steps: Annotated[int | str, AfterValidator(number_or_auto), WithJsonSchema(NUMBER_OR_AUTO)] = Field(
         "auto", description="gradient steps; auto: a few, then exchanges of open and closed units until none helps"
     )
-    budget: Annotated[float, Field(gt=0), AfterValidator(at_most_whole)] = Field(
+    budget: Annotated[float, Field(gt=0, json_schema_extra={"maximum": 1}), AfterValidator(at_most_whole)] = Field(
         1.0, description="with auto: below 1, a shorter search: factor on its gradient steps, rounds and texts a round"
     )
     rounds: int = Field(24, ge=1, le=10_000, description="with auto: rounds of exchanges at the most, for each size")
@@ -258,7 +261,7 @@ class Importance(Spec):
     like: Literal["l0"] | None = Field(None, description="instead of both: as many heads and MLPs as each mask of that way has")
     heads_per_round: float = Field(0.1, gt=0, le=1, description="share of all heads; one MLP goes with them")
     heads_alone_per_round: float | None = Field(
-        None, gt=0, le=1, description="the same once MLPs stay; the released code, 0.05; default: as before"
+        None, gt=0, le=1, description="the same once MLPs stay; the released code, 0.05; default: as `heads_per_round`"
     )
     per: Literal["example", "batch"] = Field(
         "example", description="whose gradient is taken without its sign; the released code, batch"
