@@ -172,7 +172,12 @@ def test_one_subnetwork_alone_has_no_range_and_the_report_does_not_claim_one() -
     values = pd.Series({"a": 0.5})
     assert np.isnan(widest_pair(values, values)[0])
     table = spread(accuracy_rows({(0.7, 0): {"in": 0.98, "hard": 0.9}}, {"in": 0.99, "hard": 1.0}))
-    assert "One subnetwork of m at each sparsity" in str(said.headline({"spread": table}, "m"))
+    table = table.assign(task="t", tuning=0, way="l0")
+    scores = pd.DataFrame(columns=["task", "tuning", "way", "checkpoint", "question", "subnetwork"])
+    assert "One subnetwork of m at each sparsity" in str(said.headline({"spread": table, "scores": scores}, "m"))
+    several = pd.concat([table.assign(tuning=seed) for seed in range(5)])
+    found = str(said.headline({"spread": several, "scores": scores}, "m"))
+    assert found.startswith("One subnetwork of each of 5 fine-tunings of m")
 
 
 def test_the_full_model_is_the_one_that_was_pruned() -> None:

@@ -180,7 +180,15 @@ def tables_of(full: np.ndarray, found: list[np.ndarray]) -> dict[str, pd.DataFra
     """What a study of one model at one sparsity would write, had it found these."""
     scores = []
     for place, logits in enumerate((full, *found)):
-        about: dict[str, Any] = {"task": "t", "tuning": 0, "checkpoint": 9, "seed": place, "draw": 0, "state": "pruned"}
+        about: dict[str, Any] = {
+            "task": "t",
+            "tuning": 0,
+            "checkpoint": 9,
+            "seed": place,
+            "draw": 0,
+            "state": "pruned",
+            "prune": "both",
+        }
         about |= {"way": "l0", "question": "prune", "target": 0.5, "subnetwork": f"l0-50-s{place}", "note": ""}
         if place == 0:
             about |= {"way": "full", "question": "full", "target": 0.0, "subnetwork": "full"}

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.analyse.differences import rank_correlation
+from corewood.errors import InputError
 from corewood.evaluate.metrics import OF_SKILLS, together
 
 FULL = "full"
@@ -70,7 +71,7 @@ def share_right(rows: pd.DataFrame) -> pd.Series:
 
 def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: Collection[frozenset[str]] = ()) -> pd.DataFrame:
     """Per target, dataset, case and metric: min, max, mean, std, range over subnetworks, and the full model's value. Rows
-    about skills come after those about cases.
+    about skills come after those about cases. All are of one model, and its subnetworks of one way.
 
     `range_same` is the largest difference between two subnetworks whose in-domain accuracies differ by at most three
     points; `lowest` and `highest` name them. `comparable` says of each subnetwork whether its search ended as well as the
@@ -85,6 +86,10 @@ def spread(accuracy: pd.DataFrame, comparable: pd.Series | None = None, apart: C
     """
     accuracy = accuracy.assign(**{name: value for name, value in UNSAID.items() if name not in accuracy})
     some = subnetworks(accuracy)
+    for column in ("task", "tuning", "way"):
+        if column in some and some[column].nunique() > 1:
+            there = ", ".join(map(str, some[column].unique()[:4]))
+            raise InputError(f"spread: takes the rows of one {column} and of its full model; here are several: {there}")
     whole = full_model(accuracy).set_index(["metric", "dataset", "case"])["value"]
     inside = some[some["domain"] == "in-domain"]
     in_domain = share_right(inside).set_axis(inside["subnetwork"])
@@ -169,10 +174,11 @@ def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None =
                 "gold": "mixed",
                 "domain": "challenge",
                 "n": part["n"].sum(),
-                "correct": part["correct"].sum(),
+                "correct": part["correct"].sum(min_count=1),
                 "value": value,
             }
-            made |= {"low": max(0.0, low), "high": min(1.0, high)}
+            lowest = 0.0 if part["correct"].notna().all() else -1.0  # of a correlation
+            made |= {"low": max(lowest, low), "high": min(1.0, high)}
             rows = pd.concat([rows, pd.DataFrame([made])], ignore_index=True)
     columns = ["checkpoint", "dataset", "case", "group", "gold", "domain", "n", "correct", "value", "low", "high"]
     return rows[columns].reset_index(drop=True)

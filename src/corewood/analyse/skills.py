@@ -47,12 +47,14 @@ def skill_changes(full: np.ndarray, found: np.ndarray, split: Split, classes: Se
 
 
 def delong(odds: np.ndarray, gold: np.ndarray) -> Change:
-    """Of auc; (model, example) log odds, the full model's first."""
+    """Of auc; (model, example) log odds, the full model's first. Never surer than if one example of each answer had gone from
+    one end of the order to the other: where no rank changes, the variance is none, however few they are."""
     placed = np.stack([placements(one, gold) for one in odds])
     shift = placed[1:].mean(0) - placed[0]
     parts = [shift[gold == label] for label in (0, 1)]
     variance = sum(part.var(ddof=1) / len(part) if len(part) > 1 else np.inf for part in parts)
-    change, half = float(parts[0].mean()), float(Z * variance**0.5)
+    least = sum(1 / len(part) ** 2 for part in parts)
+    change, half = float(parts[0].mean()), float(Z * max(variance, least) ** 0.5)
     return change, max(-1.0, change - half), min(1.0, change + half)
 
 

@@ -18,6 +18,9 @@ from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 from corewood.untrusted import lone_surrogate, user_path
 
+# names that tables have for rows of their own
+TAKEN = (("case", ALL, "all cases"), ("case", FOCUS, "the cases in focus"), ("group", ALL, "all groups"))
+
 
 def read_split(
     name: str,
@@ -73,10 +76,10 @@ def read_split(
             refuse_blanks(frame[wanted], where, f"{part} in the column {wanted!r}; every example needs one")
             made[part] = said.map(lambda v, s=spelling: s.get(v, v))
     tidy = pd.DataFrame(made).reset_index(drop=True)
-    for taken, meaning in ((ALL, "all cases"), (FOCUS, "the cases in focus")) if source.case else ():
-        if (tidy["case"] == taken).any():
+    for part, taken, meaning in TAKEN:
+        if part in tidy and (tidy[part] == taken).any():
             raise InputError(
-                f"{where}: a case cannot be called {taken!r}: that is the row over {meaning}; rename it in the file"
+                f"{where}: a {part} cannot be called {taken!r}: that is the row over {meaning}; rename it in the file"
             )
     check_cases(
         tidy, f"{where}: case {{!r}} (column {source.case!r}) has one example, which says nothing; merge it or remove it"

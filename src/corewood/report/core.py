@@ -29,6 +29,8 @@ from corewood.report.style import (
 )
 from corewood.report.words import count, heads_in, probability
 
+MOST_PAIRS = 6  # of sparsities, that are drawn against each other
+
 
 @table("Fine-tunings", "core-tunings", "The core within and across fine-tunings", of="core_tunings")
 def tunings_table(tables: Tables) -> str | None:
@@ -83,7 +85,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
     """How many heads are kept by so many subnetworks of the one sparsity (across) and of the other (up)."""
     heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"]
     panels = []
-    for _, pair in tables["rank_correlations"].iterrows():
+    for _, pair in tables["rank_correlations"].head(MOST_PAIRS).iterrows():
         wide = heads[heads["target"].isin([pair["target"], pair["other"]])].pivot(
             index=["layer", "index"], columns="target", values="count"
         )
@@ -106,7 +108,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
             color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value(PAPER), alt.value(INK)),
         )
         panels.append((cells + numbers).properties(width=alt.Step(44), height=alt.Step(32), title=label))
-    return in_rows(panels[:6])
+    return in_rows(panels)
 
 
 @chart("Heads and core", "ranked", "Heads by how often they survive", of="frequencies")  # figures 13 and 14

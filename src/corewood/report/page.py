@@ -69,6 +69,7 @@ QUESTIONS = (
     standing,
 )
 HEADLINES = (spread, tickets, ways_compared)
+FEW = 6  # sizes that are listed one by one
 FIRST = "spread"  # the chart on the first screen
 
 # the release of Vega-Lite that charts are written for, where vl-convert has it
@@ -192,6 +193,9 @@ def done(tables: Tables, model: str) -> str:
         return ""
     by_size = one.groupby("target").size().items()
     counts = [sized(number, float(str(target))) for target, number in by_size]
+    if len(counts) > FEW:
+        targets = one["target"][one["target"] > 0]
+        counts = [f"{len(one)} of {len(counts)} sizes, with {100 * targets.min():g} to {100 * targets.max():g} % removed"]
     parts = "single weights" if (one["way"] == MAGNITUDE).all() else "attention heads and MLPs (its units)"
     text = f"A subnetwork is {model} with some of its {parts} removed; here, {joined(counts)}."
     cases = judged(rows[(rows["way"] == "full") & (rows["domain"] == "challenge")]).drop_duplicates(["task", "dataset", "case"])

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from corewood.analyse.differences import corrected
 from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, share_right, subnetworks
 from corewood.analyse.generalisation import spread as spread_over
 from corewood.analyse.verdicts import LOST
@@ -49,7 +50,7 @@ MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITE
 
 def compared(accuracy: pd.DataFrame) -> pd.DataFrame:
     """The subnetworks that are compared, and the full model they come from."""
-    return pd.concat([full_model(accuracy), subnetworks(accuracy)])
+    return pd.concat([full_model(accuracy), first_mode(subnetworks(accuracy))])
 
 
 def spread_of(tables: Tables) -> pd.DataFrame:
@@ -69,7 +70,7 @@ def spread_chart(tables: Tables) -> Any:
     """Each dot is a subnetwork, the grey bar their range, the red tick the full model. Dots that lie together in domain and
     apart on a case are subnetworks that only look alike. Dots that would hide each other stand above and below."""
     scores = in_accuracy(tables["accuracy"])
-    found, (measure, form) = subnetworks(scores).copy(), measure_of(scores)
+    found, (measure, form) = first_mode(subnetworks(scores)).copy(), measure_of(scores)
     found["where"], found["part"] = where(found), found["target"].map(percent)
     whole = spread_of(tables).copy()
     whole["where"], whole["part"] = where(whole), whole["target"].map(percent)
@@ -333,17 +334,19 @@ def headline(tables: Tables, model: str) -> str | None:
     cases = cases[cases["domain"] == "challenge"]
     if cases.empty:
         return f"Subnetworks of {model}: no challenge set was given, so how they generalise is not known."
-    if cases["subnetworks"].max() == 1:
-        return f"One subnetwork of {model} at each sparsity: how far seeds differ is not known."
-    if cases["range_same"].isna().all():
+    lost = [(each.label, case) for each in models_of(tables) if (case := lost_by_all(each.tables)) is not None]
+    if cases["subnetworks"].max() == 1 and not lost:
+        return one_each(cases, model)
+    if cases["subnetworks"].max() > 1 and cases["range_same"].isna().all():
         return (
             f"Subnetworks of {model}: no two converged ones are equal in domain at one sparsity, so seeds cannot be compared."
         )
     found = [(each.label, pair) for each in models_of(tables) if (pair := quotable(each.tables)) is not None]
     if not found:
-        lost = [(each.label, case) for each in models_of(tables) if (case := lost_by_all(each.tables)) is not None]
         if lost:
             return agreed(model, *max(lost, key=lambda one: float(one[1]["full"] - one[1]["mean"])))
+        if "differences" not in tables:
+            return untested(model, cases)
         return f"Subnetworks of {model} that are equal in domain cannot be told apart on any challenge case, either."
     label, pair = max(found, key=lambda one: float(one[1]["difference"]))
     model += f" ({label})" if label else ""
@@ -351,6 +354,23 @@ def headline(tables: Tables, model: str) -> str | None:
     return (
         f"Two subnetworks of {model} that are equal in domain, {better} and {worse}, differ by {100 * pair['difference']:.0f} "
         f"points on “{name(pair)}”: {100 * pair['one_value']:.0f} and {100 * pair['other_value']:.0f} % right."
+    )
+
+
+def one_each(cases: pd.DataFrame, model: str) -> str:
+    """Where there is one subnetwork of a model at a size, with nothing that it loses."""
+    tunings = len(cases.drop_duplicates(["task", "tuning"]))
+    if tunings == 1:
+        return f"One subnetwork of {model} at each sparsity: how far seeds differ is not known."
+    return f"One subnetwork of each of {tunings} fine-tunings of {model} at a sparsity: how far searches differ is not known."
+
+
+def untested(model: str, cases: pd.DataFrame) -> str:
+    """Where answers are numbers: none is right or wrong, and no test is made of them."""
+    widest = largest(cases, cases["range_same"])
+    return (
+        f"Subnetworks of {model} that are equal in domain differ by up to {widest['range_same']:.2f} on “{name(widest)}” "
+        f"({METRICS.get(widest['metric'], widest['metric'])}); whether that is more than chance is not tested."
     )
 
 
@@ -394,7 +414,7 @@ def quotable(tables: Tables) -> pd.Series | None:
         return None
     accuracy, keys = tables["accuracy"], ["task", "tuning", "way", "target", "one", "other"]
     tests, domain = tables["differences"], dict(zip(accuracy["dataset"], accuracy["domain"], strict=True))
-    inside = tests[tests["dataset"].map(domain) == "in-domain"].set_index(keys)
+    inside = corrected(tests[tests["dataset"].map(domain) == "in-domain"]).set_index(keys)  # alone, as for `spread`
     same = inside[(inside["difference"].abs() <= SAME + 1e-9) & ~inside["real"]]["difference"].abs().rename("apart")
     cases = judged(tests[tests["dataset"].map(domain) == "challenge"])
     pairs = cases[cases["real"]].join(same, on=keys, how="inner")

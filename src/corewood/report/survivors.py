@@ -27,7 +27,7 @@ from corewood.report.style import (
     tips,
     unit_places,
 )
-from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, sized, spoken, tasks_of
+from corewood.report.ways import IMPORTANCE, MAGNITUDE, first_prune, first_way, own_target, sized, spoken, tasks_of
 from corewood.report.words import agreement, between, probability, quoted, two_digits
 
 ALL_TASKS = "all tasks"
@@ -64,9 +64,8 @@ def scale_of(rows: pd.DataFrame, method: str) -> tuple[float, float]:
 
 
 def chosen(rows: pd.DataFrame, task: str, method: str, prune: str) -> pd.DataFrame:
-    found: pd.DataFrame = rows[
-        (rows["task"] == task) & (rows["way"] == method) & (rows["prune"] == prune) & (rows["target"] == 0)
-    ]
+    mine = (rows["task"] == task) & (rows["way"] == method) & (rows["prune"] == prune)
+    found: pd.DataFrame = rows[mine & (rows["target"] == own_target(rows, method))]
     return found
 
 

@@ -25,6 +25,7 @@ from corewood.report.ways import (
     SUPER,
     UNTRAINED,
     first_prune,
+    own_target,
     short,
     sized,
     spoken,
@@ -85,7 +86,7 @@ def ticket_panels(tables: Tables, ways: list[str]) -> Any:
     if not rows["way"].isin(ways).any():
         return None
     scores = of_tickets(tables["scores"])
-    scores = scores[scores["domain"] == "in-domain"]
+    scores = scores[(scores["domain"] == "in-domain") & (scores["question"] != "effective_size")]
     panels = [ticket_panel(rows[rows["task"] == t], scores[scores["task"] == t], ways) for t in tasks_of(tables)]
     return in_rows([p for p in panels if p is not None], ACROSS if len(ways) > 1 else 4)
 
@@ -466,17 +467,19 @@ def super_point(tables: Tables) -> list[str]:
     if good.empty or "stability" not in tables:
         return []
     rows = tables["stability"]
-    rows = of_seeds(rows[(rows["way"] == IMPORTANCE) & (rows["prune"] == first_prune(rows)) & (rows["target"] == 0)])
-    rows = rows[rows["task"].isin(good.index)]
+    own = (rows["prune"] == first_prune(rows)) & (rows["target"] == own_target(rows))
+    rows = of_seeds(rows[(rows["way"] == IMPORTANCE) & own & rows["task"].isin(good.index)])
     kinds = [(name, rows[rows["kind"] == kind]) for kind, name in (("head", "heads"), ("mlp", "MLPs"))]
     counts = [
         f"{between(part['survivors'], 0)} {name} (by chance {between(part['survivors_expected'], 1)})"
         for name, part in kinds
         if len(part)
     ]
-    text = f"Super-survivors, kept with every seed, are {joined(counts)}"
+    parts = [joined(counts)] if counts else []
     if "encoder_share" in good and good["encoder_share"].notna().any():
-        text += f", {between(good['encoder_share'], 0, 100, ' %')} of the encoder's weights"
+        parts.append(f"{between(good['encoder_share'], 0, 100, ' %')} of the encoder's weights")
+    text = "Super-survivors are kept with every seed"
+    text = f"Super-survivors, kept with every seed, are {', '.join(parts)}" if parts else text
     if len(good) == 1:
         row = good.iloc[0]
         text += f"; retrained alone they score {plus_minus(row['mean'], row['std'], 1, 3)} (full model {row['beside']:.3f})"

@@ -27,6 +27,12 @@ def first_prune(table: pd.DataFrame) -> str:
     return str(found.iloc[0]) if len(found) else "both"
 
 
+def own_target(table: pd.DataFrame, way: str = IMPORTANCE) -> float:
+    """The size that a way was asked for by itself, which tickets are drawn from: 0, a threshold, or the first."""
+    targets = table.loc[table["way"] == way, "target"]
+    return 0.0 if targets.empty or (targets == 0).any() else float(targets.iloc[0])
+
+
 def sized(way: str, target: float) -> str:
     return f"{way} {100 * target:g} %" if target else way
 

@@ -159,12 +159,13 @@ def headline(tables: Tables, model: str) -> str | None:
         return None
     if len(rows.drop_duplicates(["task", "dataset"])) > 1:
         keys = rows.drop_duplicates(["task", "dataset", "target"])
-        return counted(rows[~rows["way"].isin(["full", base_of(rows)])], len(keys), what)
-    base = base_of(rows)
+        return counted(not_base(rows), len(keys), what)
     rows = rows[~rows["way"].isin(["full", "random", *BESIDE])]
-    if rows["way"].nunique() < 2:  # no ways of pruning but one
+    several = rows.groupby("target")["way"].transform("nunique") > 1
+    if not several.any():  # no ways of pruning but one
         return None
-    for target, here in sorted(rows.groupby("target"), reverse=True):
+    for target, here in sorted(rows[several].groupby("target"), reverse=True):
+        base = base_of(here)
         apart = here[(here["difference_low"] > 0) | (here["difference_high"] < 0)]
         if apart.empty:
             continue
@@ -191,8 +192,14 @@ def size_words(tables: Tables, target: float) -> str:
 
 
 def base_of(rows: pd.DataFrame) -> str:
-    """The way that the others are compared with."""
+    """The way that the others of a size are compared with."""
     return str(rows["base"].iloc[0])
+
+
+def not_base(rows: pd.DataFrame) -> pd.DataFrame:
+    """What is compared; sizes that different ways have may have different bases."""
+    found: pd.DataFrame = rows[(rows["way"] != rows["base"]) & (rows["way"] != "full")]
+    return found
 
 
 def judged_on(tables: Tables) -> tuple[pd.DataFrame, str]:
@@ -210,9 +217,8 @@ def ways_point(tables: Tables) -> list[str]:
     if rows.empty:
         return []
     keys = list(dict.fromkeys(zip(rows["task"], rows["target"], rows["dataset"], strict=True)))
-    others = rows[~rows["way"].isin([base_of(rows), "full"])]
     if len(keys) > FEW:
-        return [counted(others, len(keys), what)]
+        return [counted(not_base(rows), len(keys), what)]
     several = len({(task, dataset) for task, _, dataset in keys}) > 1
     return [one_comparison(rows, key, what, several) for key in keys]
 
@@ -244,10 +250,13 @@ def told(method: object, row: pd.Series) -> str:
 
 def counted(others: pd.DataFrame, total: int, what: str) -> str:
     sets = f"{total} {'challenge sets' if what == 'challenge cases' else 'validation sets'} and sizes"
-    parts = []
-    for method, part in others.groupby("way", sort=False):
-        worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
-        parts.append(f"{called(method)} is worse on {worse} and better on {better}")
+    told: list[str] = []
+    for base, mine in others.groupby("base", sort=False):
+        parts = []
+        for method, part in mine.groupby("way", sort=False):
+            worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
+            parts.append(f"{called(method)} is worse on {worse} and better on {better}")
+        told.append(f"beside {called(base)}{'' if told else ' (intervals that leave out zero)'}: {joined(parts)}")
     if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
         return f"On {sets}, the methods cannot be told apart: every interval holds zero."
-    return f"On {sets}, beside {called(base_of(others))} (intervals that leave out zero): {joined(parts)}."
+    return f"On {sets}, {'; '.join(told)}."

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from corewood.analyse.differences import variance_components
+from corewood.analyse.generalisation import share_right
 from corewood.study.results import Question, Results
 from corewood.study.subnetwork import BY_LOT, FULL, PRUNE, PRUNED
 
 
 def tunings_table(results: Results) -> pd.DataFrame | None:
     """Per way, size and case: how much of the variance of accuracy lies between fine-tunings, and how much within them."""
-    table = results.scores
+    table = results.scores.assign(value=lambda t: share_right(t))
     rows = table[(table["question"] == PRUNE) & (table["state"] == PRUNED) & ~table["way"].isin(BY_LOT)]
     full = table[table["way"] == FULL]
     last = full[full["checkpoint"] == full.groupby(["task", "tuning"])["checkpoint"].transform("max")]
