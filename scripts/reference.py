@@ -42,7 +42,7 @@ CHARTS = (
     "for; the [tutorial](tutorial.md) walks through the demo's."
 )
 MADE = "<!-- Written by scripts/docs; change {} instead. -->\n"
-OUTSIDE: dict[type[Spec], Sequence[str]] = {L0: ("sparsity", "path")}  # keys of one search that stand outside of its settings in a study
+OUTSIDE: dict[type[Spec], Sequence[str]] = {L0: ("sparsity", "path")}  # of its settings, in a study
 PAPER = 0.5  # the sparsity at which the paper's settings are shown
 PLAIN = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "mapping"}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
