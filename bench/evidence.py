@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from corewood.analyse.ablation import BEYOND, widened
+from corewood.analyse.differences import corrected
 from corewood.analyse.generalisation import SAME
 from corewood.analyse.verdicts import HANDLES
 
@@ -82,11 +83,13 @@ class Subject:
 
 def spread(model: Subject) -> Found:
     pairs = model["differences"]
-    pairs = pairs[(pairs["way"] == "l0") & np.isclose(pairs["target"], SPARSE)]
+    pairs = pairs[pairs["way"] == "l0"]
+    tested = corrected(pairs[pairs["dataset"] == "validation"])  # in domain alone, all sizes together: the rule of `spread`
+    pairs, tested = (rows[np.isclose(rows["target"], SPARSE)] for rows in (pairs, tested))
     sizes = model["sizes"]
     sizes = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune") & np.isclose(sizes["target"], SPARSE)]
     good = set(sizes.loc[sizes["comparable"].astype(bool), "subnetwork"])
-    inside = pairs[(pairs["dataset"] == "validation") & pairs["one"].isin(good) & pairs["other"].isin(good)]
+    inside = tested[tested["one"].isin(good) & tested["other"].isin(good)]
     equal = inside[(inside["difference"].abs() <= SAME + 1e-9) & ~inside["real"]]
     outside = pairs[pairs["case"].isin(model.hard)].merge(equal[["one", "other"]], on=["one", "other"])
     real = outside[outside["real"]]

@@ -46,7 +46,7 @@ def grown(*values: float) -> list[dict[str, Any]]:
 
 def pair(one: str, other: str, dataset: str, difference: float, real: bool) -> dict[str, Any]:
     case = "all" if dataset == "validation" else "swap"
-    facts = {"dataset": dataset, "case": case, "difference": difference, "real": real}
+    facts = {"dataset": dataset, "case": case, "difference": difference, "real": real, "p": 1e-9 if real else 1.0}
     return {**MODEL, "target": 0.7, "one": one, "other": other, **facts}
 
 
