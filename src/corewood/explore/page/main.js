@@ -81,8 +81,14 @@ byId("step").addEventListener("change", (event) => {
 });
 byId("ablate").addEventListener("change", (event) => change({ ablate: event.target.value }));
 
-const keepAddress = later(300, () => history.replaceState(null, "", address()));
+let written = ""; // the address as this page left it: another one is a link that is being opened, and not written over
+function writeAddress(to) {
+  history.replaceState(null, "", to);
+  written = location.hash;
+}
+const keepAddress = later(300, () => location.hash === written && writeAddress(address()));
 addEventListener("hashchange", () => {
+  written = location.hash;
   const wanted = fromAddress(location.hash);
   if (wanted.place && choiceOf(wanted.place)) {
     state.place = wanted.place;
@@ -92,7 +98,7 @@ addEventListener("hashchange", () => {
 
 async function begin() {
   const wanted = fromAddress(location.hash);
-  history.replaceState(null, "", location.pathname + location.hash); // the token is in the cookie by now
+  writeAddress(location.pathname + location.hash); // the token is in the cookie by now
   try {
     subject = await ask("subject", {});
   } catch (problem) {
