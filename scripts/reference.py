@@ -42,7 +42,7 @@ CHARTS = (
     "for; the [tutorial](tutorial.md) walks through the demo's."
 )
 MADE = "<!-- Written by scripts/docs; change {} instead. -->\n"
-OUTSIDE: dict[type[Spec], Sequence[str]] = {L0: ("sparsity", "path")}  # of its settings, in a study
+OUTSIDE = {"L0": ("sparsity", "path")}  # of its settings, in a study
 PAPER = 0.5  # the sparsity at which the paper's settings are shown
 PLAIN = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "mapping"}
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -89,7 +89,8 @@ def study_file(page: str) -> str:
     known = spec_classes()
     if strange := {mark[1] for mark in MARK.finditer(page)} - set(known):
         raise SystemExit(f"docs/study-file.md: a study has no {', '.join(strange)}; its parts are {', '.join(known)}")
-    return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{keys_table(known[m[1]], places, OUTSIDE)}<!-- end -->\n", page)
+    table = {name: keys_table(kind, places, OUTSIDE.get(name, ())) for name, kind in known.items()}
+    return MARK.sub(lambda m: f"<!-- keys: {m[1]} -->\n{table[m[1]]}<!-- end -->\n", page)
 
 
 def cluster(page: str) -> str:
@@ -101,12 +102,12 @@ def slug(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
-def keys_table(kind: type[Spec], places: Mapping[str, str], outside: Mapping[type[Spec], Sequence[str]] | None = None) -> str:
+def keys_table(kind: type[Spec], places: Mapping[str, str], without: Sequence[str] = ()) -> str:
     schema = kind.model_json_schema()
     paper = L0.paper(PAPER) if kind is L0 else None
     head = ["key", "value", "default", *([f"`paper`, at {PAPER:.0%}"] if paper else []), "meaning"]
     lines = [row(head), row(["---"] * len(head))]
-    for name, field in keys_of(kind, (outside or {}).get(kind, ())).items():
+    for name, field in keys_of(kind, without).items():
         named = {name if kind is StudySpec else "", *(c.__name__ for c in classes_in(field.annotation))}
         place = next((place for heading, place in places.items() if heading in named), None)
         key = f"[`{name}`](#{place})" if place else f"`{name}`"

@@ -68,7 +68,7 @@ def test_a_table_of_keys_says_what_the_class_says(reference: ModuleType) -> None
     assert rows["EffectiveSize"]["seeds"].split(" | ")[1] == "3"
     assert rows["L0"]["final"].split(" | ")[:3] == ["`top` or `released`", "`top`", "`released`"]
     assert rows["L0"]["sparsity"].startswith("number > 0, < 1 | required")
-    settings = reference.keys_table(reference.L0, {}, reference.OUTSIDE)  # of a study, where the sparsity stands outside
+    settings = reference.keys_table(reference.L0, {}, reference.OUTSIDE["L0"])  # of a study, where the sparsity stands outside
     assert "| `steps` |" in settings
     assert "| `sparsity` |" not in settings
 

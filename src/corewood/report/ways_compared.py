@@ -250,13 +250,13 @@ def told(method: object, row: pd.Series) -> str:
 
 def counted(others: pd.DataFrame, total: int, what: str) -> str:
     sets = f"{total} {'challenge sets' if what == 'challenge cases' else 'validation sets'} and sizes"
-    told: list[str] = []
+    by_base: list[str] = []
     for base, mine in others.groupby("base", sort=False):
         parts = []
         for method, part in mine.groupby("way", sort=False):
             worse, better = int((part["difference_high"] < 0).sum()), int((part["difference_low"] > 0).sum())
             parts.append(f"{called(method)} is worse on {worse} and better on {better}")
-        told.append(f"beside {called(base)}{'' if told else ' (intervals that leave out zero)'}: {joined(parts)}")
+        by_base.append(f"beside {called(base)}{'' if by_base else ' (intervals that leave out zero)'}: {joined(parts)}")
     if not ((others["difference_high"] < 0) | (others["difference_low"] > 0)).any():
         return f"On {sets}, the methods cannot be told apart: every interval holds zero."
-    return f"On {sets}, {'; '.join(told)}."
+    return f"On {sets}, {'; '.join(by_base)}."
