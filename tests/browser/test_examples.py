@@ -131,6 +131,8 @@ def test_what_is_shown_is_a_choice(page: Page, outcome: Outcome) -> None:
     for which in ("lost", "gained", "differ", "wrong"):
         choose(page, which=which)
         wanted = outcome.examples(name, which=which)  # type: ignore[arg-type]
+        shown = page.locator(f"{PANEL} [name=which] option[value={which}]").inner_text()
+        assert shown.endswith(f"({len(wanted)})")  # all there are, on the page or not
         if which == "wrong":  # of these the page has those that some subnetwork answers differently
             assert len(copied(page)) <= len(wanted)
         else:

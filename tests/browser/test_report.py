@@ -96,7 +96,10 @@ def test_the_page_opens_with_the_finding(
     assert "Subnetworks of bert" in page.locator(".headline").inner_text()
     finding = page.locator(".finding").inner_text()
     assert re.search(r"With 40 % of the units removed \(leaves \d+ % of the parameters\), 2 subnetworks have", finding)
-    assert re.search(r"\d+ heads of the model are in all 4 subnetworks: its core \(chance would give", finding)
+    assert re.search(
+        r"\d+ heads of the model are in all 4 subnetworks: its core(, which is every head that the smallest of them have)? \(chance",
+        finding,
+    )
     assert page.locator(".tile").count() == 3
     picture: Any = page.locator("#chart-spread").bounding_box()
     assert picture["y"] < 900  # the first picture begins on the first screen
@@ -153,6 +156,23 @@ def test_the_table_sorts_by_a_click(opened: tuple[Page, list[str], list[str]]) -
     page.locator("#subnetworks table.sortable th", has_text="subnetwork").click()
     names = page.locator("#subnetworks table.sortable tbody tr td:first-child").all_inner_texts()
     assert names[0].startswith("l0-70")
+
+
+def test_text_that_begins_with_a_number_sorts_by_it_and_what_heads_a_table_stays(
+    opened: tuple[Page, list[str], list[str]],
+) -> None:
+    page, _, _ = opened
+    table = page.locator("#ablation-table table.sortable")
+    fixed = ["examples", "none: the full model"]
+    heading = table.locator("th", has_text="in domain")
+    column = heading.evaluate("th => th.cellIndex + 1")
+    for down in (True, False):
+        heading.click()
+        assert table.locator("tbody tr td:first-child").all_inner_texts()[:2] == fixed
+        cells = table.locator(f"tbody tr:not([data-fixed]) td:nth-child({column})").all_inner_texts()
+        values = [float(re.match(r"[\d.]+", cell)[0]) for cell in cells]  # type: ignore[index]
+        assert values == sorted(values, reverse=down)
+        assert len(set(values)) > 1
 
 
 def test_pointing_at_a_line_names_its_case_and_a_click_keeps_it(opened: tuple[Page, list[str], list[str]]) -> None:
@@ -239,6 +259,8 @@ def test_a_narrow_screen_cuts_nothing(browser: Browser, report: Path) -> None:
         assert chart.evaluate("one => getComputedStyle(one).overflowX") == "auto"
     fits = "#chart-spread, #chart-dynamics, #chart-differences"
     assert page.locator(fits).evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+    page.set_viewport_size({"width": 900, "height": 800})  # charts shrink to the page
+    assert page.locator(".chart").evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
     assert console == []
     page.close()
 
@@ -263,6 +285,11 @@ def test_contents_stay_and_a_filter_hides_the_rest(opened: tuple[Page, list[str]
     page.locator(".contents a[href='#heads']").click()
     assert not page.locator(".contents > div").is_visible()
     assert 0 <= page.locator("#heads").bounding_box()["y"] < 100  # type: ignore[index]
+    page.fill("#filter", "attention")
+    page.locator(".contents summary").click()
+    page.locator(".contents a[href='#heads']").click()  # what a filter hides is shown when it is chosen
+    assert page.locator("#heads").is_visible()
+    assert page.input_value("#filter") == ""
 
 
 def test_every_item_links_to_its_numbers(opened: tuple[Page, list[str], list[str]], report: Path) -> None:
@@ -291,7 +318,7 @@ def test_a_subnetwork_that_is_picked_is_marked_everywhere(opened: tuple[Page, li
     page.evaluate("heard = []; document.addEventListener('corewood:pick', event => heard.push(event.detail))")
     page.locator("#chart-profiles svg.marks .mark-rect.role-mark path").nth(40).click()
     detail = page.evaluate("heard[0]")
-    assert set(detail) == {"subnetwork", "dataset", "case"}
+    assert set(detail) == {"subnetwork", "dataset", "case", "together"}
     assert None not in detail.values()
     mine, rest = (page.locator(f"svg.marks path.{kind}") for kind in ("picked", "beside"))
     assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == {detail["subnetwork"]}
@@ -305,6 +332,12 @@ def test_a_subnetwork_that_is_picked_is_marked_everywhere(opened: tuple[Page, li
     page.locator("#subnetworks tbody tr").last.click()  # a row picks, too
     other = page.locator("#subnetworks tbody tr").last.get_attribute("data-subnetwork")
     assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == {other}
+    second = page.locator("#subnetworks tbody tr[data-subnetwork^=l0]").nth(1)
+    second.evaluate(
+        "row => row.dispatchEvent(new MouseEvent('click', {bubbles: true, shiftKey: true}))"
+    )  # the panel is above it
+    pair = {other, second.get_attribute("data-subnetwork")}
+    assert set(mine.evaluate_all("all => all.map(one => one.__data__.datum.subnetwork)")) == pair
     page.keyboard.press("Escape")
     assert mine.count() == rest.count() == 0
     assert page.evaluate("heard.at(-1).subnetwork") is None

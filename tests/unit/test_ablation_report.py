@@ -113,7 +113,8 @@ def test_what_a_head_attended_to_before_fine_tuning() -> None:
     last = scores(200, 0.841)
     tables = {"attention": last, "attention_over_training": pd.concat([last, scores(0, 0.787)], ignore_index=True)}
     assert over_training_point.make(tables) == [
-        "L2.H9 sends 84 % of its attention to the same word in the other sentence after fine-tuning, 79 % before it."
+        "L2.H9 sends 84 % of its attention (from words that both sentences have) to the same word in the other sentence after "
+        "fine-tuning, 79 % before it."
     ]
     later = {**tables, "attention_over_training": pd.concat([last, scores(40, 0.5)], ignore_index=True)}
     assert over_training_point.make(later)[0].endswith("after fine-tuning, 50 % at step 40.")

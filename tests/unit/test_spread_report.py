@@ -134,12 +134,15 @@ def test_what_was_pruned_to_a_threshold_is_not_the_full_model(threshold: dict[st
 
 def test_one_subnetwork_is_spoken_of_as_one() -> None:
     case = {"target": 0.75, "subnetworks": 1, "inside_min": 0.9, "inside_max": 0.9, "inside_full": 0.95, "dataset": "hard"}
-    case |= {"case": "if", "full": 0.7, "min": 0.2, "max": 0.2}
+    case |= {"case": "if", "full": 0.7, "min": 0.2, "max": 0.2, "different": 1}
     assert agreed("m", "", pd.Series(case)) == (
         "With 75 % of the units removed, the one subnetwork of m has 90.0 % in domain (full model: 95.0 %), and loses “if”: "
         "70.0 % right becomes 20.0 %."
     )
-    said = agreed("m", "", pd.Series({**case, "subnetworks": 3, "target": 0.0}))
+    found = agreed("m", "", pd.Series({**case, "subnetworks": 3}))
+    assert "3 searches found one subnetwork of m: it has 90.0 % in domain" in found
+    assert "and loses “if”" in found
+    said = agreed("m", "", pd.Series({**case, "subnetworks": 3, "different": 2, "target": 0.0}))
     assert said.startswith("Pruned to a threshold, all 3 subnetworks of m have 90.0 % in domain")
     assert "and all lose “if”" in said
 
@@ -149,7 +152,7 @@ def test_how_many_comparisons_differ() -> None:
 
     def said(*real: bool) -> str:
         rows = [("validation", "all", False), *(("hard", f"case {i}", one) for i, one in enumerate(real))]
-        tests = pd.DataFrame(rows, columns=["dataset", "case", "real"])
+        tests = pd.DataFrame(rows, columns=["dataset", "case", "real"]).assign(one="a", other="b")
         return str(difference_point.make({"differences": tests, "spread": sets})[0])
 
     start = "Two subnetworks of one sparsity, compared on one case,"
@@ -157,6 +160,19 @@ def test_how_many_comparisons_differ() -> None:
     assert said(True).startswith(f"{start} differ by more than chance")
     assert "Of 2 comparisons of two subnetworks of one sparsity on one case, 1 differs by more" in said(True, False)
     assert "on one case, 2 differ by more" in said(True, True)
+
+
+def test_a_mask_is_not_compared_with_itself_and_whole_sets_are_counted() -> None:
+    sets = pd.DataFrame({"dataset": ["validation", "hard"], "domain": ["in-domain", "challenge"]})
+    cases = [("validation", "all"), ("hard", "all"), ("hard", "if"), ("hard", "or")]
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    rows = [(*pair, *case, case == ("hard", "all") and pair != ("a", "b")) for pair in pairs for case in cases]
+    tests = pd.DataFrame(rows, columns=["one", "other", "dataset", "case", "real"])
+    kept = {"a": [True, False], "b": [True, False], "c": [False, True]}  # a and b are one mask
+    masks = pd.DataFrame([(name, one) for name, each in kept.items() for one in each], columns=["subnetwork", "kept"])
+    (said,) = difference_point.make({"differences": tests, "spread": sets, "masks": masks})
+    assert said.startswith("Of 4 comparisons of two subnetworks of one sparsity on one case, 0 differ by more than chance; ")
+    assert "on all cases of a set together, 2 of 2 do; in domain, 0 of 2 do" in said
 
 
 def test_the_lead_and_the_holes_count_in_the_right_number(threshold: dict[str, pd.DataFrame]) -> None:

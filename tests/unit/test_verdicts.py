@@ -127,6 +127,26 @@ def test_without_cases_to_judge_by_there_is_none_to_take() -> None:
     assert tiles(inside) == ("", [])
 
 
+def test_of_equally_many_open_cases_the_mildest_is_the_closest_and_what_fell_is_named() -> None:
+    tables = report_of(*[(f"both-{who}", "hard", case, OPEN) for who in (1, 2) for case in ("if", "or")])
+    found = tables["verdicts"]
+    bad = (found["subnetwork"] == "both-1") & (found["case"] == "or")
+    tables["verdicts"] = found.assign(low=np.where(bad, -0.18, -0.07), high=np.where(bad, -0.02, 0.01))
+    assert tiles(tables)[0] == "None is shown to keep every case; the closest: both-2"
+    (said,) = take_point.make(tables)
+    assert "both-1 and both-2 lose nothing for certain, though both-1 fell on “or”: more examples" in said
+
+
+def test_searches_that_found_one_mask_are_spoken_of_as_one_subnetwork() -> None:
+    tables = report_of(("both-1", "hard", "if", LOST), ("both-2", "hard", "if", LOST))
+    (said,) = size_points.make(tables)
+    assert "2 subnetworks have 90.0 % in domain" in said
+    masks = pd.DataFrame({"subnetwork": ["both-1", "both-1", "both-2", "both-2"], "kept": [True, False] * 2})
+    (said,) = size_points.make({**tables, "masks": masks})
+    assert "2 searches found one subnetwork, which has 90.0 % in domain" in said
+    assert "is not shown to keep the one case" in said
+
+
 def test_cases_of_the_same_name_in_two_sets_are_two_cases() -> None:
     both = [(name, dataset, "if", LOST) for name in ("both-1", "both-2") for dataset in ("easy", "hard")]
     tables = report_of(*both, ("both-1", "hard", "or", OPEN), ("both-2", "hard", "or", KEPT), ("both-1", "easy", "or", KEPT))

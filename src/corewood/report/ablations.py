@@ -27,6 +27,7 @@ from corewood.report.style import (
     tips,
     unit_places,
 )
+from corewood.report.verdicts import examples_of
 from corewood.report.words import count, joined, largest, signed
 
 COLUMNS = 8  # cases that fit beside each other
@@ -118,7 +119,7 @@ def ablation_table(tables: Tables) -> str | None:
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("removed").reset_index()
     cases = len(columns) - len(shown.loc[shown["domain"] != "challenge", "dataset"].unique())
     note = f"<p>{cases} of {known} cases, those that change most.</p>" if cases < known else ""
-    return note + html_table(table.fillna("\u2013"))
+    return note + html_table(table.fillna("\u2013"), fixed=2)
 
 
 def ablation_columns(ablation: pd.DataFrame) -> tuple[list[tuple[str, str, str]], int]:
@@ -148,15 +149,16 @@ def skill_ablation_table(tables: Tables) -> str | None:
     single = rows[rows["kind"].isin(["head", "mlp"])]
     shown = pd.concat([rows[rows["kind"] == "average"], single[single["core"]] if single["core"].any() else single])
     several = rows["dataset"].nunique() > 1
-    lines: dict[str, dict[str, str]] = {"none: the full model": {}}
+    lines: dict[str, dict[str, str]] = {EXAMPLES: {}, "none: the full model": {}}
     for row in shown.to_dict("records"):
         skill, sure = skill_name(row["dataset"], row["case"], several), row["low"] > 0 or row["high"] < 0
+        lines[EXAMPLES][skill] = f"{row['n']:,.0f}"
         lines["none: the full model"][skill] = share(row["full"])
         lines.setdefault(row["units"], {})[skill] = (
             f"{100 * row['value']:.1f} ({in_points(row['change'])}{'*' if sure else ''})"
         )
     table = pd.DataFrame.from_dict(lines, orient="index").rename_axis("removed").reset_index()
-    return html_table(table) if len(shown) else None
+    return html_table(table, fixed=2) if len(shown) else None
 
 
 @chart("Ablations", "interactions", "Together and apart", of="ablation")
@@ -185,7 +187,7 @@ def interactions_chart(tables: Tables) -> Any:
         )
         title = "joint change minus the sum of single changes, points"
         bars = base.mark_rule(strokeWidth=2, color=INK).encode(
-            x=alt.X("interaction_low:Q", title=title), x2="interaction_high:Q"
+            x=alt.X("interaction_low:Q", title=title, axis=alt.Axis(tickCount=6)), x2="interaction_high:Q"
         )
         dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
         zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")
@@ -240,10 +242,12 @@ def ablation_point(tables: Tables) -> list[str]:
         mine, others = core[core["where"] == place], averages[averages["where"] == place].set_index("units")
         if len(mine) and len(others):
             most, apart = largest(mine, mine["change"].abs()), others.loc[BEYOND]
+            alone = "" if most["low"] > 0 or most["high"] < 0 else ", whose interval holds 0"
             means = f"{signed(others.loc[INSIDE, 'change'])}, and {signed(others.loc[OUTSIDE, 'change'])} outside the core"
             sure = "" if apart["low"] > 0 or apart["high"] < 0 else ": no more than chance"
-            parts.append(f"{place} by up to {signed(most['change'])} ({most['units']}; on average {means}{sure})")
-    text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}."
+            parts.append(f"{place} by up to {signed(most['change'])} ({most['units']}{alone}; on average {means}{sure})")
+    few = f" ({examples_of(core)} of each set)"
+    text = f"Removing one head of the core from the full model changes accuracy, in points, {'; '.join(parts)}{few}."
     return [text] if parts else []
 
 
@@ -273,7 +277,9 @@ def added(row: pd.Series) -> str:
 def whole_core(rows: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
-    found = set(relation(rows, len(rows))) - {0}
+    relations = relation(rows, len(rows))
+    found = set(relations) - {0}
+    unclear = [str(place) for place in rows.loc[relations == 0, "where"]] if found else []
     means = {
         frozenset([1]): "together they matter more than apart, so core heads stand in for each other",
         frozenset([-1]): "together they matter less than apart, as steps of one path do",
@@ -282,7 +288,8 @@ def whole_core(rows: pd.DataFrame) -> list[str]:
     }
     changes, size = "; ".join(added(row) for _, row in rows.iterrows()), rows.iloc[0]["size"]
     begin = f"All {size} heads of the core removed at once change accuracy, in points, by {changes}"
-    return [f"{begin}: {means[frozenset(found)]}."]
+    open_ = f"; {joined(unclear)} that is open" if unclear else ""
+    return [f"{begin}: {means[frozenset(found)]}{open_}."]
 
 
 def smaller_sets(rows: pd.DataFrame) -> list[str]:

@@ -35,13 +35,18 @@ from corewood.report.words import joined
 
 SAID = 3  # heads that the first screen speaks of
 LONGEST = 14  # letters of a word beside a map
+FROM = {  # of kinds of places that many words do not have: those that are counted
+    "same word, other sentence": "words that both sentences have",
+    "same word, same sentence": "words that stand twice in a sentence",
+}
 MAPS = 12  # heads whose maps the page shows; the table has all of the core
 
 
 @table("Attention", "head-table", "What core heads mostly attend to", of="attention")
 def head_table(tables: Tables) -> str | None:
     """The kind of place that gets most beyond what an even spread would give it; a head is called spread out when that is
-    less than a fifth of its attention."""
+    less than a fifth of its attention beyond an even spread. Each share is over the words that have such a place: of the same
+    word in the other sentence, over words that both have. So a head's shares may add up to more than one."""
     scores = tables["attention"]
     table = mostly(scores[scores["core"]] if scores["core"].any() else scores)
     table = table[["unit", "does", "kind", "mean", "low", "high", "uniform"]]
@@ -51,7 +56,8 @@ def head_table(tables: Tables) -> str | None:
 
 @chart("Attention", "attention", "Where attention goes", of="attention")
 def attention_chart(tables: Tables) -> Any:
-    """Every dot is a head, red diamonds are in the core; the tick is what a head gives that attends evenly to all it sees."""
+    """Every dot is a head, red diamonds are in the core; the tick is what a head gives that attends evenly to all it sees. Each
+    share is over the words that have such a place."""
     table = tables["attention"]
     kinds = list(dict.fromkeys(table["kind"]))
     y = ordered(alt.Y, "kind", kinds)
@@ -211,5 +217,6 @@ def over_training_point(tables: Tables) -> list[str]:
     for _, head in clear_heads(tables["attention"]).drop_duplicates("kind").head(SAID).iterrows():
         place = PLACES.get(str(head["kind"]), str(head["kind"]))
         now, before = (f"{100 * share:.0f} %" for share in (head["mean"], then[head["unit"], head["kind"]]))
-        parts.append(f"{head['unit']} sends {now} of its attention to {place} after fine-tuning, {before} {when}")
+        whose = f" (from {FROM[str(head['kind'])]})" if str(head["kind"]) in FROM else ""
+        parts.append(f"{head['unit']} sends {now} of its attention{whose} to {place} after fine-tuning, {before} {when}")
     return ["; ".join(parts) + "."] if parts else []

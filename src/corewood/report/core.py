@@ -65,7 +65,7 @@ def heads_chart(tables: Tables) -> Any:
                 "share:Q",
                 title="share of subnetworks that keep it",
                 scale=alt.Scale(domain=[0, 1], range=GREENS),
-                legend=alt.Legend(format=PERCENT, orient="bottom"),
+                legend=alt.Legend(format=PERCENT, orient="bottom", values=[0, 0.25, 0.5, 0.75, 1]),
             )
         )
         rings = ringed(base.transform_filter(alt.datum.core), cell * 9)
@@ -99,7 +99,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
             x=alt.X(
                 "one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)
             ),
-            y=alt.Y("other:O", title=f"with {percent(pair['other'])}", sort="descending"),
+            y=alt.Y("other:O", title=["with", percent(pair["other"])], sort="descending"),
             tooltip=tips(f"{percent(pair['target'])} = one:O | {percent(pair['other'])} = other:O | heads:Q"),
         )
         cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale=alt.Scale(range=GREENS), title="heads"))
@@ -107,7 +107,7 @@ def two_sparsities_chart(tables: Tables) -> Any:
             text="heads:Q",
             color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value(PAPER), alt.value(INK)),
         )
-        panels.append((cells + numbers).properties(width=alt.Step(44), height=alt.Step(32), title=label))
+        panels.append((cells + numbers).properties(width=alt.Step(44), height=alt.Step(44), title=label))
     return in_rows(panels)
 
 
@@ -117,10 +117,9 @@ def ranked_chart(tables: Tables) -> Any:
     heads = tables["frequencies"][tables["frequencies"]["kind"] == "head"].copy()
     heads["unit"] = "L" + heads["layer"].astype(str) + ".H" + heads["index"].astype(str)
     first = heads[heads["target"] == heads["target"].max()].set_index("unit")["share"]
-    total = heads.groupby("unit")["share"].sum()
-    order = sorted(total.index, key=lambda u: (-float(first[u]), -float(total[u]), u))
+    order = list(first.sort_values(ascending=False, kind="stable").index)  # of equal ones in the model's order
     title = "heads, in the order of the sparsest"
-    names = alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, ticks=False)
+    names = alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, labelOverlap=True, ticks=False)
     panels = []
     for target in reversed(shown(heads["target"])):
         part = heads[heads["target"] == target]
@@ -169,7 +168,9 @@ def core_point(tables: Tables) -> list[str]:
         return [f"No head is in all {row['masks']} subnetworks: they have no core."]
     chance, are = f"chance would give {row['expected']:.2g}", "is" if row["heads"] == 1 else "are"
     heads = count(row["heads"], "head").capitalize()
-    return [f"{heads} of the model {are} in all {row['masks']} subnetworks: its core ({chance})."]
+    smallest = tables["sizes"].loc[tables["sizes"]["way"] != "full", "heads"].min() if "sizes" in tables else None
+    all_of = ", which is every head that the smallest of them have" if row["heads"] == smallest else ""
+    return [f"{heads} of the model {are} in all {row['masks']} subnetworks: its core{all_of} ({chance})."]
 
 
 @says(of="core", single=True, sure=True)

@@ -173,11 +173,11 @@ const examples = (() => {
     const every = compared();
     const kinds = one === other ? ["wrong"] : Object.keys(KINDS);
     const which = kinds.includes(field("which").value) ? field("which").value : kinds[0];
-    const count = (kind) => every.filter(KINDS[kind].holds).length;
+    const count = (kind) => total(kind) ?? every.filter(KINDS[kind].holds).length;
     options(field("which"), kinds.map((k) => [k, `${KINDS[k].says(spoken(one), spoken(other))} (${count(k)})`]), which);
     const rows = every.filter(KINDS[which].holds);
     panel.querySelector("h2").textContent = one === other ? spoken(one) : `${spoken(one)} beside ${spoken(other)}`;
-    panel.querySelector(".count").textContent = counted(rows, which, other === FULL);
+    panel.querySelector(".count").textContent = counted(rows, which);
     panel.querySelector(".csv").hidden = true;
     const some = whole ? rows : rows.slice(0, FIRST_SHOWN);
     panel.querySelector("ol").replaceChildren(...some.map((row) => item(row, one, other)));
@@ -187,16 +187,21 @@ const examples = (() => {
     return rows;
   }
 
-  // how many of those that there are stand on this page
-  function counted(rows, which, besideFull) {
+  // how many there are of a kind, on this page or not; null where that is not known
+  function total(which) {
+    if (field("text").value || field("other").value !== FULL) return null;
     const { task, changes } = open.model;
+    const cases = field("choice").value ? task.choices[field("choice").value][1] : [...task.cases.keys()];
+    return cases.reduce((sum, place) => sum + changes[field("one").value][place][KINDS[which].place], 0);
+  }
+
+  // how many of those that there are stand on this page
+  function counted(rows, which) {
+    const there = total(which);
     const examples = (number) => `${number} ${number === 1 ? "example" : "examples"}`;
     const limit = `This page has up to ${behind.longest} of each case, those that tell subnetworks apart.`;
-    if (field("text").value || !besideFull) return `${examples(rows.length)}. ${limit}`;
-    const cases = field("choice").value ? task.choices[field("choice").value][1] : task.cases.keys();
-    let total = 0;
-    for (const place of cases) total += changes[field("one").value][place][KINDS[which].place];
-    return total === rows.length ? `${examples(total)}: all there are.` : `${rows.length} of ${examples(total)}. ${limit}`;
+    if (there === null) return `${examples(rows.length)}. ${limit}`;
+    return there === rows.length ? `${examples(there)}: all there are.` : `${rows.length} of ${examples(there)}. ${limit}`;
   }
 
   function item({ place, number, gold, texts, one, other, full }, name, beside) {

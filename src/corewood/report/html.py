@@ -49,15 +49,19 @@ HEADINGS = {
 
 
 def html_table(
-    table: pd.DataFrame, headings: Mapping[str, str] | None = None, formats: Mapping[str, Format] | None = None
+    table: pd.DataFrame,
+    headings: Mapping[str, str] | None = None,
+    formats: Mapping[str, Format] | None = None,
+    fixed: int = 0,
 ) -> str:
-    """Numbers in the format of their column, all else as text. What is missing is a dash."""
+    """Numbers in the format of their column, all else as text. What is missing is a dash. So many first rows are no part of
+    what is sorted."""
     names = {**HEADINGS, **(headings or {})}
     known = {c: f for c, f in {**FORMATS, **(formats or {})}.items() if c in table and pd.api.types.is_numeric_dtype(table[c])}
     head = "".join(f"<th>{escape(str(names.get(c, c)))}</th>" for c in table.columns)
     body = []
     whose = list(table["subnetwork"]) if "subnetwork" in table else [""] * len(table)
-    for row, subnetwork in zip(table.itertuples(index=False), whose, strict=True):
+    for place, (row, subnetwork) in enumerate(zip(table.itertuples(index=False), whose, strict=True)):
         cells = []
         for column, value in zip(table.columns, row, strict=True):
             missing, form = pd.isna(value), known.get(str(column))
@@ -66,6 +70,7 @@ def html_table(
             kind = "" if form else ' class="text"'
             cells.append(f'<td{kind} data-value="{escape(str(raw))}">{escape(text)}</td>')
         of = f' data-subnetwork="{escape(str(subnetwork))}"' if subnetwork else ""  # for a page that lets it be picked
+        of += " data-fixed" if place < fixed else ""
         body.append(f"<tr{of}>{''.join(cells)}</tr>")
     rows = "".join(body)
     return f'<div class="wide"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -44,7 +44,7 @@ function draw(name, spec) {
   return vegaEmbed(place, fitted(spec, width), { ...options, tooltip }).then(
     ({ view, finalize }) => {
       views[name] = { finalize };
-      view.addEventListener("click", (_, item) => clicked(item?.datum));
+      view.addEventListener("click", (event, item) => clicked(item?.datum, event.shiftKey));
       examples.linkChart(place, view);
       place.setAttribute("data-drawn", darkness.matches ? "dark" : "light");
       mark(place);
@@ -58,14 +58,17 @@ function draw(name, spec) {
 const drawAll = () => Object.entries(specs).forEach(([name, spec]) => draw(name, spec));
 
 // Picking: a click tells the whole page, and every chart and table marks what was picked. {subnetwork: null} unpicks.
+// With shift, the one that was picked before stays marked: the two stand beside each other in the panel.
 let picked = null;
+let before = null;
+const isPicked = (name) => name !== undefined && (name === picked || name === before);
 const chip = document.getElementById("picked");
 const pick = (detail) => document.dispatchEvent(new CustomEvent("corewood:pick", { detail }));
 const unpick = () => pick({ subnetwork: null, dataset: null, case: null });
 
-function clicked(datum) {
+function clicked(datum, together) {
   const { subnetwork = null, dataset = null, case: of = null } = datum ?? {};
-  if (subnetwork !== null) pick({ subnetwork, dataset, case: of });
+  if (subnetwork !== null) pick({ subnetwork, dataset, case: of, together });
 }
 
 function mark(place) {
@@ -73,23 +76,25 @@ function mark(place) {
     const of = shape.__data__?.datum?.subnetwork; // what Vega drew it for
     if (of === undefined) continue;
     shape.classList.add("can-pick");
-    shape.classList.toggle("picked", of === picked);
-    shape.classList.toggle("beside", picked !== null && of !== picked);
+    shape.classList.toggle("picked", isPicked(of));
+    shape.classList.toggle("beside", picked !== null && !isPicked(of));
   }
   for (const row of place.querySelectorAll("tr[data-subnetwork]")) {
-    row.classList.toggle("picked", row.dataset.subnetwork === picked);
+    row.classList.toggle("picked", isPicked(row.dataset.subnetwork));
   }
 }
 
 document.addEventListener("corewood:pick", (event) => {
-  picked = event.detail.subnetwork;
+  const { subnetwork, together = false } = event.detail;
+  before = together && subnetwork !== picked ? picked : null;
+  picked = subnetwork;
   chip.hidden = picked === null;
-  chip.textContent = `${picked} ×`;
+  chip.textContent = `${[before, picked].filter(Boolean).join(" and ")} ×`;
   mark(document);
 });
 document.addEventListener("click", (event) => {
   const row = event.target.closest("tr[data-subnetwork]");
-  if (row) pick({ subnetwork: row.dataset.subnetwork, dataset: null, case: null });
+  if (row) pick({ subnetwork: row.dataset.subnetwork, dataset: null, case: null, together: event.shiftKey });
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && picked !== null) unpick();
@@ -99,7 +104,13 @@ chip.addEventListener("click", unpick);
 // Contents close when something is chosen in them.
 const contents = document.querySelector("details.contents");
 contents.addEventListener("click", (event) => {
-  if (event.target.closest("a")) contents.open = false;
+  const link = event.target.closest("a");
+  if (!link) return;
+  contents.open = false;
+  if (document.getElementById(link.hash.slice(1))?.closest(".out")) {
+    filter.value = ""; // what was chosen must be there
+    filter.dispatchEvent(new Event("input"));
+  }
 });
 
 // Filtering: by the titles of charts and tables and of the parts they stand in.
@@ -133,6 +144,12 @@ if (chosen) {
   show();
 }
 
+// The number that a cell begins with, or null: 3.5 of "3.5 (2.1 to 4.0)", with a minus sign that is one.
+function leading(text) {
+  const found = /^[+\u2212-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?/i.exec(text);
+  return found ? Number(found[0].replace("\u2212", "-").replaceAll(",", "")) : null;
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const heads = table.tHead.querySelectorAll("th");
@@ -153,10 +170,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const value = (row) => row.cells[head.cellIndex].dataset.value;
     const order = (a, b) => {
-      const difference = Number(value(a)) - Number(value(b));
-      return Number.isNaN(difference) ? value(a).localeCompare(value(b), "en", { numeric: true }) : difference;
+      const [one, other] = [a, b].map((row) => leading(value(row)));
+      if (one !== null && other !== null && one !== other) return down ? other - one : one - other;
+      if ((one === null) !== (other === null)) return one === null ? 1 : -1; // what has no number stands last
+      const text = value(a).localeCompare(value(b), "en", { numeric: true });
+      return down ? -text : text;
     };
-    body.append(...[...body.rows].sort((a, b) => (down ? -order(a, b) : order(a, b))));
+    const rows = [...body.rows].filter((row) => !row.hasAttribute("data-fixed"));
+    body.append(...rows.sort(order));
   });
 }
 

@@ -327,7 +327,7 @@ def basis(ablate: str, tables: Tables) -> str:
     ways = set(tables["scores"]["way"])
     said += "; of importance pruning, by zero unless the study says otherwise" if "importance" in ways else ""
     said += "; in retraining, by zero" if (tables["scores"]["state"] == "retrained").any() else ""
-    said += ". Intervals are 95 %: of accuracy Wilson's"
+    said += ". Intervals are 95 %: of accuracy Wilson's; of changes Bonett and Price's, paired"
     if "skills" in tables:
         said += (
             "; of balanced accuracy Zou and Donner's, made of Wilson's; of AUC Newcombe's; of d\u2032 Gourevitch and Galanter's"

@@ -28,7 +28,7 @@ from corewood.report.style import (
     shaped,
     tips,
 )
-from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, first_prune, spoken, tasks_of
+from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, different_masks, first_prune, spoken, tasks_of
 from corewood.report.words import joined, names_of, quoted
 
 BINS = {"head": 24, "mlp": 12}
@@ -42,11 +42,11 @@ def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(kind=np.where(rows["unit"].str.endswith("MLP"), "mlp", "head"))
 
 
-@chart("Searches", "trajectories", "How each search went", of="trajectories")
+@chart("Searches", "trajectories", "How each search went", of="trajectories sizes")
 def trajectories_chart(tables: Tables) -> Any:
-    """A colour and a dash for each size; the thin line is the target. Right, the KL of the hard mask of exact size on
-    held-out texts: a dot for each look during the gradient steps and for each exchange after them. Lines of one size that end
-    at different heights are searches that did not end equally well."""
+    """A colour and a dash for each size; the thin line is the target. Right, the KL of the hard mask of exact size: faint, on a
+    few held-out texts during the gradient steps; then, on all of them, for every mask that exchanges led to. The ringed point
+    is the mask that was kept: at different heights, searches of one size did not end equally well."""
     table = tables["trajectories"].copy()
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
@@ -56,6 +56,8 @@ def trajectories_chart(tables: Tables) -> Any:
     steps = steps.assign(kl=smooth)[(steps["step"] % every == 0) | (steps["step"] == 1)].round(5)
     own = (table["round"] == 0) | (table["target"] == table["sparsity"])  # a path's other sizes have rounds of their own
     looks = table[own & table["held"].notna()]
+    ends = looks.groupby("subnetwork", sort=False)[["examples", "step", "part"]].last().reset_index()
+    ends["held"] = ends["subnetwork"].map(tables["sizes"].set_index("subnetwork")["held_kl"])
 
     def lines(part: pd.DataFrame, numbers: list[str], x: str, title: str) -> Any:
         there = ["subnetwork:N", "step:Q", *(named_number(c) for c in numbers)]
@@ -74,11 +76,21 @@ def trajectories_chart(tables: Tables) -> Any:
     kl = base.mark_line(**thin).encode(
         strokeDash=dash, y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
     )
-    held = lines(looks, ["held", "examples"], "examples", "examples run").encode(
-        y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
-    )
-    dots = held.mark_point(size=22, filled=True, opacity=0.9).encode(shape=shaped("part", sizes))
-    panels = [sparsity + target, kl, held.mark_line(**thin).encode(strokeDash=dash) + dots]
+
+    def held(part: pd.DataFrame, line: dict[str, float] | None, **point: Any) -> list[Any]:
+        """Without rows Vega would warn of an axis without ends."""
+        base = lines(part, ["held", "examples"], "examples", "examples run").encode(
+            y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
+        )
+        layers = [base.mark_line(**line).encode(strokeDash=dash)] if line else []
+        return [*layers, base.mark_point(**point).encode(shape=shaped("part", sizes))] if len(part) else []
+
+    layers = [
+        *held(looks[looks["round"] == 0], {"strokeWidth": 1, "opacity": 0.35}, size=14, opacity=0.45),
+        *held(looks[looks["round"] > 0], thin, size=22, filled=True, opacity=0.9),
+        *held(ends, None, size=90, filled=True, opacity=1, stroke=INK, strokeWidth=1.4),
+    ]
+    panels = [sparsity + target, kl, alt.layer(*layers)]
     return alt.hconcat(*(p.properties(width=room(across=3, beside=14), height=210) for p in panels))
 
 
@@ -272,10 +284,11 @@ def same_masks(tables: Tables) -> list[str]:
     said, masks = [], tables["masks"]
     for _, row in tables["convergence"].iterrows():
         mine = masks[(masks["question"] == "prune") & (masks["way"] == row["way"]) & (masks["target"] == row["target"])]
-        found = mine.groupby("subnetwork")["kept"].agg(tuple)
-        if len(found) > 1 and found.nunique() < len(found):
-            ended = "one and the same subnetwork" if found.nunique() == 1 else f"{found.nunique()} different subnetworks"
-            said.append(f"With {100 * row['target']:g} % removed, {len(found)} searches with different seeds ended at {ended}.")
+        names = mine["subnetwork"].unique()
+        found = different_masks(tables, names)
+        if found < len(names):
+            ended = "one and the same subnetwork" if found == 1 else f"{found} different subnetworks"
+            said.append(f"With {100 * row['target']:g} % removed, {len(names)} searches with different seeds ended at {ended}.")
     return said
 
 

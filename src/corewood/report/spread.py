@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from corewood.analyse.differences import corrected
 from corewood.analyse.generalisation import SAME, full_model, judged, of_skills, share_right, subnetworks
 from corewood.analyse.generalisation import spread as spread_over
-from corewood.analyse.verdicts import LOST
+from corewood.analyse.verdicts import HANDLES, LOST
 from corewood.evaluate.metrics import AUC, BALANCED, CRITERION, D_PRIME
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
@@ -41,6 +42,7 @@ from corewood.report.style import (
     where,
 )
 from corewood.report.verdicts import first_mode
+from corewood.report.ways import different_masks, masks_of
 from corewood.report.words import largest, name, pct, plus_minus, quoted, span, two_digits
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
@@ -129,21 +131,27 @@ def same_in_domain_chart(tables: Tables) -> Any:
     table["inside"] = table["subnetwork"].map(inside)
     table["size"] = table["target"].map(percent).where(table["subnetwork"] != "full", "full model")
     sizes = list(dict.fromkeys(table.sort_values("target", kind="stable")["size"]))
-    return (
-        alt.Chart(table)
+    names = sorted(table["kind"].unique())
+    ends = [float(table["inside"].min()), float(table["inside"].max())]
+    panels = [
+        alt.Chart(table[table["kind"] == kind])
         .mark_point(filled=True, size=80, opacity=0.8)
         .encode(
             x=alt.X(
-                "inside:Q", title=f"{measure} in domain", axis=alt.Axis(format=form), scale=alt.Scale(zero=False, padding=14)
+                "inside:Q",
+                title=f"{measure} in domain",
+                axis=alt.Axis(format=form),
+                scale=alt.Scale(domain=ends, zero=False, padding=14),
             ),
-            y=score_axis(alt.Y, "value", f"mean {measure} over cases", rows),
+            y=score_axis(alt.Y, "value", f"mean {measure} over cases" if kind == names[0] else "", rows),
             color=coloured("size", sizes, [MARK, *LINES[:1], *LINES[2:]]),
             shape=shaped("size", sizes),
-            column=alt.Column("kind:N", title=None),
             tooltip=tips(f"subnetwork:N | in domain = inside:Q {form} | cases, mean = value:Q {form}"),
         )
-        .properties(width=min(450, (room() - 20) // table["kind"].nunique() - 20), height=270)
-    )
+        .properties(width=min(450, (room() - 20) // len(names) - 50), height=270, title=kind)
+        for kind in names
+    ]
+    return alt.hconcat(*panels)
 
 
 @chart("Subnetworks", "profiles", "One by one", of="spread")  # figure 3
@@ -169,12 +177,13 @@ def profiles_chart(tables: Tables) -> Any:
 @chart("Subnetworks", "differences", "Which differences are real", of="differences variance spread")
 def differences_chart(tables: Tables) -> Any:
     """Green: how far subnetworks of one sparsity lie apart. Red: how far equally good ones would, because the examples are
-    a sample. Beside each bar: pairs whose answers differ by more than chance (McNemar's exact test, Holm's correction over
-    all pairs and cases)."""
+    a sample. Beside each bar: of the pairs of different subnetworks, those whose answers differ by more than chance (McNemar's
+    exact test, Holm's correction over all pairs and cases)."""
     keys = ["target", "dataset", "case"]
-    tested = tables["differences"].groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()
+    tested = two_masks(tables).groupby(keys, sort=False)["real"].agg(real="sum", pairs="size").reset_index()
     domains = tables["spread"][[*keys, "domain", "group"]]
-    table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys).merge(domains, on=keys)).copy()
+    table = judged(tables["variance"].drop(columns="group").merge(tested, on=keys, how="left").merge(domains, on=keys)).copy()
+    table[["real", "pairs"]] = table[["real", "pairs"]].fillna(0).astype(int)
     table["where"], table["part"] = where(table), table["target"].map(percent)
     order = order_of_cases(table)
     table["end"] = table[["std", "noise_std"]].max(axis=1)
@@ -308,7 +317,7 @@ def size_effect_table(tables: Tables) -> str | None:
 
 @table("Subnetworks", "subnetworks", "All subnetworks", of="sizes")
 def subnetwork_table(tables: Tables) -> str | None:
-    """A click on a heading sorts."""
+    """A click on a heading sorts. The worst case is that of the cases that the full model handles."""
     accuracy = compared(in_accuracy(tables["accuracy"]))
     cases, (measure, form) = judged(accuracy), measure_of(accuracy)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
@@ -318,12 +327,19 @@ def subnetwork_table(tables: Tables) -> str | None:
     inside = accuracy[accuracy["domain"] == "in-domain"].set_index("subnetwork")
     table["in domain"], table["agrees with full"], table["KL"] = inside["value"], inside["agreement"], inside["kl"]
     if len(challenge):
-        table["cases, mean"], table["worst case"] = challenge.mean(), challenge.min()
+        handled = cases[(cases["domain"] == "challenge") & (cases["dataset"] + cases["case"]).isin(handled_by_full(cases))]
+        table["cases, mean"], table["worst case"] = challenge.mean(), handled.groupby("subnetwork")["value"].min()
     if tables["sizes"]["nested"].any():
         table["nested"] = tables["sizes"].set_index("subnetwork")["nested"].map({True: "yes", False: "no"})
     scores = ("in domain", "cases, mean", "worst case")
     headings = {} if measure == METRICS["accuracy"] else {"in domain": f"in domain ({measure})"}
     return html_table(table.reset_index(), headings, {**dict.fromkeys(scores, written(form)), "agrees with full": share})
+
+
+def handled_by_full(cases: pd.DataFrame) -> pd.Series:
+    """Of a metric with other ends than accuracy, all of them."""
+    full = cases[cases["subnetwork"] == "full"]
+    return (full["dataset"] + full["case"])[(full["value"] >= HANDLES) | (full["metric"] != "accuracy")]
 
 
 def headline(tables: Tables, model: str) -> str | None:
@@ -389,6 +405,7 @@ def lost_by_all(tables: Tables) -> pd.Series | None:
     inside = verdicts[(verdicts["domain"] == "in-domain") & (verdicts["target"] == case["target"])]
     case["inside_full"] = inside["full"].iloc[0]
     case["inside_min"], case["inside_max"] = inside["value"].min(), inside["value"].max()
+    case["different"] = different_masks(tables, inside["subnetwork"])
     return case
 
 
@@ -397,6 +414,8 @@ def agreed(model: str, label: str, case: pd.Series) -> str:
     model += f" ({label})" if label else ""
     size = f"With {100 * case['target']:g} % of the units removed" if case["target"] else "Pruned to a threshold"
     who, lose = f"all {case['subnetworks']:.0f} subnetworks of {model} have", "all lose"
+    if case["different"] == 1:
+        who, lose = f"{case['subnetworks']:.0f} searches found one subnetwork of {model}: it has", "loses"
     if case["subnetworks"] == 1:
         who, lose = f"the one subnetwork of {model} has", "loses"
     return (
@@ -470,7 +489,7 @@ def skill_or_prior(lost: pd.DataFrame, skills: pd.DataFrame) -> list[str]:
     }
     counts = {kind: "one" if len(these) == 1 else str(len(these)) for kind, these in found.items()}
     parts = [words[kind][len(these) > 1].format(counts[kind], max(these)[1]) for kind, these in found.items() if these]
-    return [f"Skill or prior? Of the skills that these cases belong to, {'; '.join(parts)}."] if parts else []
+    return [f"Skill or prior? Of the skills that lost cases belong to, {'; '.join(parts)}."] if parts else []
 
 
 def verdict_on(rows: pd.DataFrame, worst: pd.Series) -> tuple[str, float, str]:
@@ -516,14 +535,26 @@ def models_point(tables: Tables) -> list[str]:
 @says(of="spread differences", sure=True)
 def difference_point(tables: Tables) -> list[str]:
     """How many of the differences between seeds are more than chance."""
-    tests = judged(tables["differences"])
+    every = two_masks(tables)
+    tests = judged(every)
     challenge = set(tables["spread"].loc[tables["spread"]["domain"] == "challenge", "dataset"])
     inside, cases = (tests[tests["dataset"].isin(challenge) == outside] for outside in (False, True))
     if cases.empty:
         return []
-    real, real_inside = int(cases["real"].sum()), int(inside["real"].sum())
+    real, whole = int(cases["real"].sum()), every.drop(tests.index)  # sets of several cases, as a whole
     text = f"Of {len(cases)} comparisons of two subnetworks of one sparsity on one case, {real} differ{'s' * (real == 1)}"
     if len(cases) == 1:
         text = f"Two subnetworks of one sparsity, compared on one case, {'differ' if real else 'do not differ'}"
-    told = f"{real_inside} of {len(inside)} {'does' if real_inside == 1 else 'do'}"
-    return [f"{text} by more than chance; in domain, {told} (McNemar's test, Holm's correction)."]
+    told = [
+        f"{place}, {rows['real'].sum()} of {len(rows)} {'does' if rows['real'].sum() == 1 else 'do'}"
+        for place, rows in (("on all cases of a set together", whole), ("in domain", inside))
+        if len(rows)
+    ]
+    return [f"{text} by more than chance; {'; '.join(told)} (McNemar's test, Holm's correction)."]
+
+
+def two_masks(tables: Tables) -> pd.DataFrame:
+    """The comparisons without those of a mask with itself, which two searches have found."""
+    tests, masks = tables["differences"], masks_of(tables)
+    same = [masks.get(one, one) == masks.get(other, other) for one, other in zip(tests["one"], tests["other"], strict=True)]
+    return tests[~np.array(same, bool)]

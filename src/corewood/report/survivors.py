@@ -151,11 +151,12 @@ def stability_table(tables: Tables) -> str | None:
     table["kind"] = table["kind"].map({"head": "heads", "mlp": "MLPs"})
     table["prune"] = table["prune"].map({"both": "both", "heads": "heads alone", "mlps": "MLPs alone"})
     table["size"] = [
-        f"{low} to {high} of {n}".replace(" ", "\u00a0")
+        f"{low if low == high else f'{low} to {high}'} of {n}".replace(" ", "\u00a0")
         for low, high, n in zip(table["smallest"], table["largest"], table["units"], strict=True)
     ]
     table["way"] = [spoken(sized(w, t)) for w, t in zip(table["way"], table["target"], strict=True)]
-    table["over"] = table["over"].where(table["over"] != "searches", "searches of " + table["tuning"].astype(str))
+    if table["tuning"].nunique() > 1:
+        table["over"] = table["over"].where(table["over"] != "searches", "searches, fine-tuning " + table["tuning"].astype(str))
     columns = ["task", "way", "prune", "over", "kind", "masks", "size"]
     columns += ["fleiss", "fleiss_expected", "fleiss_p", "fleiss_expected_layers", "fleiss_p_layers"]
     columns += ["survivors", "survivors_expected", "survivors_p", "survivors_expected_layers", "survivors_p_layers", "q_p"]
@@ -165,21 +166,23 @@ def stability_table(tables: Tables) -> str | None:
     for column in columns[8:]:
         what = column.partition("_")[2]
         if what and column != "q_p":
-            names[column] = HEADINGS.get(what, what)
+            whose = "kappa" if column.startswith("fleiss") else "survivors"
+            names[column] = f"{whose}: {HEADINGS.get(what, what)}"
             formats[column] = two_digits if column.startswith("fleiss_expected") else FORMATS["p"]
     return html_table(table[columns], names, formats)
 
 
 @chart("Stability", "pairs", "Seeds two by two", of="stability_pairs")
 def pairs_chart(tables: Tables) -> Any:
-    """A dot is two seeds of a task. Circles share more than random masks of their sizes would (Holm's correction over
-    a task's pairs); the tick is what chance gives."""
+    """A dot is two seeds of a task, of the way and size that is named. Circles share more than random masks of their sizes
+    would (Holm's correction over a task's pairs); the tick is what chance gives."""
     rows = of_seeds(first_way(tables["stability_pairs"]))
     panels = []
+    which = spoken(sized(str(rows["way"].iloc[0]), float(rows["target"].iloc[0]))) if len(rows) else ""
     for kind, name in (("head", "heads"), ("mlp", "MLPs")):
         part = rows[rows["kind"] == kind]
         panels += [
-            pairs_panel(part.dropna(subset=measure), measure, f"{name}: {title}", tasks_of(tables))
+            pairs_panel(part.dropna(subset=measure), measure, f"{name} ({which}): {title}", tasks_of(tables))
             for measure, title in (("jaccard", "Jaccard index"), ("kappa", "Cohen's kappa"))
             if part[measure].notna().any()
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from corewood.report.style import (
     tips,
     where,
 )
+from corewood.report.ways import different_masks
 from corewood.report.words import joined, name, pct, quoted, span
 
 MOST_NAMED = 4  # cases that a sentence names
@@ -96,11 +97,21 @@ def take_point(tables: Tables) -> list[str]:
     losing = set(found.loc[found["verdict"] == LOST, "subnetwork"])
     careful = [s for s in dict.fromkeys(found["subnetwork"]) if s not in losing]
     if careful:
+        lose, fell = "lose" if len(careful) > 1 else "loses", what_fell(found, careful[:3])
         return [
-            f"None is shown to keep every case. {joined(careful[:3])} {'lose' if len(careful) > 1 else 'loses'} nothing that "
-            "these examples can show: more examples, or fewer units removed, would tell."
+            f"None is shown to keep every case. {joined(careful[:3])} {lose} nothing for certain{fell}: more examples, or fewer "
+            "units removed, would tell."
         ]
     return ["None here keeps every case that the full model handles: remove fewer units."]
+
+
+def what_fell(found: pd.DataFrame, names: Sequence[str]) -> str:
+    """, though l0-50-s1 fell on “relative”: what a test alone would call lost, and many tests together do not."""
+    cases = outside(found)
+    open_ = cases[(cases["verdict"] == OPEN) & (cases["high"] < 0)].assign(name=called(cases))
+    parts = [f"{who} fell on {some(open_.loc[open_['subnetwork'] == who, 'name'])}" for who in names]
+    there = [part for who, part in zip(names, parts, strict=True) if (open_["subnetwork"] == who).any()]
+    return f", though {joined(there)}" if there else ""
 
 
 @says(of="verdicts sizes spread", single=True)
@@ -146,6 +157,8 @@ def at_size(tables: Tables, target: float) -> str:
     inside = rows[rows["domain"] == "in-domain"]
     number = rows["subnetwork"].nunique()
     who = "the subnetwork has" if number == 1 else f"{number} subnetworks have"
+    if one := number > 1 and different_masks(tables, rows["subnetwork"]) == 1:
+        who = f"{number} searches found one subnetwork, which has"
     have = f"{who} {span(inside['value'].min(), inside['value'].max())}"
     sizes = tables["sizes"][tables["sizes"]["subnetwork"].isin(rows["subnetwork"])]
     text = f"{size_words(sizes, target)}, {have} in domain (full model: {pct(inside['full'].iloc[0])})"
@@ -154,7 +167,8 @@ def at_size(tables: Tables, target: float) -> str:
         return f"{text}."
     total = cases.groupby(["dataset", "case"]).ngroups
     kept = cases.groupby("subnetwork")["verdict"].agg(lambda v: int((v == KEPT).sum()))
-    return f"{text} and {how_many_kept(kept, total)} that the full model handles{what_is_lost(cases, number)}."
+    keep = how_many_kept(kept[:1] if one else kept, total)
+    return f"{text} and {keep} that the full model handles{what_is_lost(cases, number)}."
 
 
 def how_many_kept(kept: pd.Series, total: int) -> str:
@@ -222,9 +236,7 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
     title = "The one to take"
     if chosen is None:
         title = "None is shown to keep every case; the closest"
-        bad = found.assign(lost=found["verdict"] == LOST, open=found["verdict"] == OPEN).groupby("subnetwork", sort=False)
-        order = bad[["lost", "open"]].sum().sort_values(["lost", "open"], kind="stable").index
-        chosen = sizes[sizes["subnetwork"] == order[0]].iloc[0]
+        chosen = sizes[sizes["subnetwork"] == closest(found)].iloc[0]
     mine = found[found["subnetwork"] == chosen["subnetwork"]]
     made = []
     inside = mine[mine["domain"] == "in-domain"]
@@ -240,12 +252,19 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
             if verdict != KEPT and (cases["verdict"] == verdict).any()
         ]
         note = "; ".join(said) or "within five points of the full model, each"
-        made.append(Tile("hard cases kept", f"{kept} of {len(cases)}", note))
+        made.append(Tile("cases kept", f"{kept} of {len(cases)}", note))
     removed = f"{100 * (1 - chosen['units_share']):.0f} % of the heads and MLPs removed"
     fast = speed_of(tables, chosen)
     note = f"{removed}; {fast}" if fast else removed
     made.append(Tile("parameters left", f"{100 * chosen['all_share']:.0f} %", note))
     return f"{title}: {chosen['subnetwork']}", made
+
+
+def closest(found: pd.DataFrame) -> str:
+    """The subnetwork that loses the fewest cases; of equal ones the one that leaves fewer open, then whose worst is milder."""
+    facts = found.assign(lost=found["verdict"] == LOST, open=found["verdict"] == OPEN, worst=-found["low"])
+    order = facts.groupby("subnetwork", sort=False).agg({"lost": "sum", "open": "sum", "worst": "max"})
+    return str(order.sort_values(["lost", "open", "worst"], kind="stable").index[0])
 
 
 def speed_of(tables: Tables, chosen: pd.Series) -> str:
@@ -304,7 +323,8 @@ def verdicts_chart(tables: Tables) -> Any:
 
 @table("Subnetworks", "lost", "What is lost, in numbers", of="verdicts")
 def lost_table(tables: Tables) -> str | None:
-    """Every case of every subnetwork that is lost, or of which these examples do not tell."""
+    """Every case of every subnetwork that is lost, or of which these examples do not tell. Intervals are those of one
+    comparison alone; p is corrected for all comparisons of one size."""
     rows = tables["verdicts"]
     rows = rows[rows["verdict"] != KEPT].copy()
     if rows.empty:

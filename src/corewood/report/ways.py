@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from corewood.report.style import Tables
@@ -31,6 +33,20 @@ def own_target(table: pd.DataFrame, way: str = IMPORTANCE) -> float:
     """The size that a way was asked for by itself, which tickets are drawn from: 0, a threshold, or the first."""
     targets = table.loc[table["way"] == way, "target"]
     return 0.0 if targets.empty or (targets == 0).any() else float(targets.iloc[0])
+
+
+def masks_of(tables: Tables) -> dict[str, tuple[bool, ...]]:
+    """Subnetwork -> what it keeps, where the tables have masks of units: searches with other seeds may end at the same."""
+    if "masks" not in tables:
+        return {}
+    found = tables["masks"].groupby("subnetwork", sort=False)["kept"].agg(tuple)
+    return {str(name): kept for name, kept in found.items()}
+
+
+def different_masks(tables: Tables, names: Iterable[str]) -> int:
+    """How many of these subnetworks there really are."""
+    masks = masks_of(tables)
+    return len({masks.get(name, name) for name in names})
 
 
 def sized(way: str, target: float) -> str:
