@@ -97,11 +97,9 @@ def take_point(tables: Tables) -> list[str]:
     losing = set(found.loc[found["verdict"] == LOST, "subnetwork"])
     careful = [s for s in dict.fromkeys(found["subnetwork"]) if s not in losing]
     if careful:
-        lose, fell = "lose" if len(careful) > 1 else "loses", what_fell(found, careful[:3])
-        return [
-            f"None is shown to keep every case. {joined(careful[:3])} {lose} nothing for certain{fell}: more examples, or fewer "
-            "units removed, would tell."
-        ]
+        who = f"{joined(careful[:3])} {'lose' if len(careful) > 1 else 'loses'} nothing for certain"
+        fell = what_fell(found, careful[:3])
+        return [f"None is shown to keep every case. {who}{fell}: more examples, or fewer units removed, would tell."]
     return ["None here keeps every case that the full model handles: remove fewer units."]
 
 
