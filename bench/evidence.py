@@ -81,6 +81,13 @@ class Subject:
         return rows.groupby("checkpoint")["value"].mean()
 
 
+def some(rows: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Raises KeyError where there are none: nothing is decided by what was not run."""
+    if rows.empty:
+        raise KeyError(what)
+    return rows
+
+
 def spread(model: Subject) -> Found:
     pairs = model["differences"]
     pairs = pairs[pairs["way"] == "l0"]
@@ -89,7 +96,7 @@ def spread(model: Subject) -> Found:
     sizes = model["sizes"]
     sizes = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune") & np.isclose(sizes["target"], SPARSE)]
     good = set(sizes.loc[sizes["comparable"].astype(bool), "subnetwork"])
-    inside = tested[tested["one"].isin(good) & tested["other"].isin(good)]
+    inside = some(tested[tested["one"].isin(good) & tested["other"].isin(good)], "differences at 70 %")
     equal = inside[(inside["difference"].abs() <= SAME + 1e-9) & ~inside["real"]]
     outside = pairs[pairs["case"].isin(model.hard)].merge(equal[["one", "other"]], on=["one", "other"])
     real = outside[outside["real"]]
@@ -101,7 +108,7 @@ def spread(model: Subject) -> Found:
 
 def core(model: Subject) -> Found:
     rows = model["core"]
-    row = rows[(rows["way"] == "l0") & (rows["definition"] == "all")].iloc[0]
+    row = some(rows[(rows["way"] == "l0") & (rows["definition"] == "all")], "core, all").iloc[0]
     number = f"{row['heads']} heads, {row['expected_layers']:.2f} by chance, p {row['p_layers']:.2g}"
     return Found(number, row["p_layers"] < 0.01, row["p_layers"] > 0.05)
 
@@ -197,7 +204,7 @@ def alone(model: Subject) -> Found:
 def mlps(model: Subject) -> Found:
     rows = model["frequencies"]
     rows = rows[(rows["way"] == "l0") & np.isclose(rows["target"], HALF) & (rows["kind"] == "mlp")]
-    least = rows.loc[rows["share"].idxmin()]
+    least = some(rows, "frequencies at 50 %").loc[rows["share"].idxmin()]
     number = f"kept least: L{least['layer']}.MLP, by {least['count']} of {least['of']}"
     return Found(number, bool((rows["share"] == 1).all()), bool((rows["share"] < 0.5).any()))
 
@@ -205,7 +212,7 @@ def mlps(model: Subject) -> Found:
 def competing(model: Subject) -> Found:
     rows = model["competing"]
     rows = rows[(rows["way"] == "l0 without") & np.isclose(rows["target"], HALF)]
-    faithful = int(rows["faithful"].sum())
+    faithful = int(some(rows, "competing at 50 %")["faithful"].sum())
     kls = f"KL {rows['held_kl'].min():.4f} to {rows['held_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
     return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, faithful >= len(rows) / 2)
 

@@ -79,7 +79,7 @@ def test_chance_of_nested_masks_is_that_of_the_sparsest() -> None:
     by: dict[float, list[SimpleNamespace]] = {}
     for row in rows:
         by.setdefault(row.target, []).append(row)
-    results: Any = SimpleNamespace(found=rows, masks=masks, by_target=lambda: by)
+    results: Any = SimpleNamespace(way="l0", found=rows, masks=masks, by_target=lambda: by)
     table = core_table(results)
     assert table is not None
     last = table.iloc[-1]

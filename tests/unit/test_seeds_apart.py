@@ -9,10 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from corewood.analyse.generalisation import dynamics
 from corewood.model.mask import Mask
 from corewood.report.survivors import of_seeds
 from corewood.report.verdicts import first_mode, models_points, what_is_lost
-from corewood.study.questions.core import across_tunings, core_table
+from corewood.study.compare import subnetwork_means
+from corewood.study.questions.core import across_tunings, agreement_table, core_table
+from corewood.study.questions.survivors import comparisons
+from corewood.study.results import Found, of_core
 
 
 def paths(tuning: int, seeds: int) -> Any:
@@ -40,6 +44,70 @@ def test_the_core_of_a_path_has_the_same_chance_beside_other_fine_tunings_as_alo
         assert row["expected"] == alone["expected"] == pytest.approx(20 * (8 / 20) ** 2)  # of the two sparsest
         assert row["p"] == alone["p"]
     assert table.set_index("definition").loc["all of all fine-tunings", "masks"] == 12
+
+
+def agreeing(tuning: int, way: str = "l0") -> Any:
+    """Six searches of a model that ended at one random mask of 24 of 72 heads."""
+    mask = Mask((np.random.default_rng(tuning).permutation(72) < 24).reshape(6, 12), np.ones(6, bool))
+    rows = [SimpleNamespace(name=str(seed), target=0.7, seed=seed, nested=False) for seed in range(6)]
+    model = SimpleNamespace(tuning=tuning, task=SimpleNamespace(name="t"))
+    masks = {row.name: mask for row in rows}
+    return SimpleNamespace(model=model, way=way, found=rows, masks=masks, by_target=lambda: {0.7: rows})
+
+
+def test_what_independent_models_share_is_no_more_than_chance_though_their_own_searches_agree() -> None:
+    real = 0
+    for first in range(0, 60, 3):
+        table = across_tunings(SimpleNamespace(groups=[agreeing(first + k) for k in range(3)]))  # type: ignore[arg-type]
+        assert table is not None
+        row = table.set_index("definition").loc["all of all fine-tunings"]
+        assert row["expected"] == pytest.approx(72 * (24 / 72) ** 3)  # of three models, not of eighteen masks
+        real += row["p"] < 0.05
+    assert real <= 4  # of twenty; shuffling eighteen masks one by one calls nearly all of them real
+
+
+def test_units_that_searches_were_told_to_hold_are_no_agreement_and_given_masks_none_between_models() -> None:
+    held = agreeing(0, "l0 with")
+    assert core_table(held)[["p", "p_layers", "expected"]].isna().all(axis=None)
+    assert agreement_table(held) is None
+    assert across_tunings(SimpleNamespace(groups=[agreeing(0, "given"), agreeing(0, "given")])) is None  # type: ignore[arg-type]
+    masks = {(tuning, seed): held.masks["0"] for tuning in (0, 1) for seed in (0, 1)}
+    raters = {Found("t", way, "both", 0.7): masks for way in ("l0", "l0 with", "given")}
+    seen = {(facts["way"], facts["over"]) for facts, *_ in comparisons(SimpleNamespace(raters=raters))}  # type: ignore[arg-type]
+    assert seen == {("l0", "searches"), ("l0", "fine-tunings"), ("given", "searches")}
+
+
+def test_masks_of_one_path_are_not_several_when_a_core_is_asked_for() -> None:
+    def row(tuning: int, target: float, nested: bool) -> Any:
+        facts = {"model": ("t", tuning), "task": "t", "question": "prune", "way": "l0", "prune": "both", "of_weights": False}
+        return SimpleNamespace(**facts, target=target, nested=nested)
+
+    one_path = [row(tuning, target, True) for tuning in (0, 1) for target in (0.4, 0.6)]
+    assert of_core(one_path, ("t", 0)) == one_path  # of both fine-tunings
+    two_sizes = [row(tuning, target, False) for tuning in (0, 1) for target in (0.4, 0.6)]
+    assert of_core(two_sizes, ("t", 0)) == two_sizes[:2]
+
+
+def test_modes_of_a_way_are_compared_each_with_its_own() -> None:
+    index = pd.MultiIndex.from_tuples([("importance", "both", 0.4), ("importance", "heads", 0.4)])
+    found = subnetwork_means(pd.Series([0.61, 0.93], index), pd.Series([0.62, 0.94], index))
+    assert found == {
+        "one at 40 % (both)": 0.61, "other at 40 % (both)": 0.62, "one at 40 % (heads)": 0.93, "other at 40 % (heads)": 0.94,
+    }  # fmt: skip
+    alone = subnetwork_means(pd.Series([0.61], index[:1]), pd.Series([0.62], index[:1]))
+    assert list(alone) == ["one at 40 %", "other at 40 %"]
+
+
+def test_a_list_of_cases_is_of_one_set() -> None:
+    facts = {"subnetwork": "full", "checkpoint": 6, "group": "", "gold": "mixed", "domain": "challenge", "metric": "accuracy"}
+    sets = {"first": (4, 0.75), "second": (2, 0.5)}
+    rows = [{**facts, "dataset": d, "case": c, "n": n, "correct": n * v, "value": v, "low": v - 0.2, "high": v + 0.2}
+            for d, (n, v) in sets.items() for c in ("if", "or")]  # fmt: skip
+    for order in (rows, rows[::-1]):
+        found = dynamics(pd.DataFrame(order), {"hard": ["if", "or"]})
+        lists = found[found["case"] == "hard"].set_index("dataset")
+        assert lists["value"].to_dict() == {"first": 0.75, "second": 0.5}
+        assert lists["n"].to_dict() == {"first": 8, "second": 4}
 
 
 def test_fine_tunings_are_not_counted_with_the_searches_in_each() -> None:

@@ -167,9 +167,10 @@ def dynamics(accuracy: pd.DataFrame, focus: Mapping[str, Sequence[str]] | None =
     """The full model over training: one row per checkpoint, dataset and case, and per named list of cases (their mean)."""
     rows = of_cases(accuracy[accuracy["subnetwork"] == FULL])
     for name, cases in (focus or {}).items():
-        for checkpoint, part in rows[rows["case"].isin(cases)].groupby("checkpoint"):
+        of_list = rows[rows["case"].isin(cases) & (rows["domain"] == "challenge")]
+        for (dataset, checkpoint), part in of_list.groupby(["dataset", "checkpoint"], sort=False):
             value, low, high = together(list(part[["value", "low", "high"]].itertuples(index=False, name=None)))
-            made = {"subnetwork": FULL, "checkpoint": checkpoint, "dataset": part["dataset"].iloc[0], "case": name, "group": ""}
+            made = {"subnetwork": FULL, "checkpoint": checkpoint, "dataset": dataset, "case": name, "group": ""}
             made |= {
                 "gold": "mixed",
                 "domain": "challenge",

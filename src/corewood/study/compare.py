@@ -152,10 +152,12 @@ def score_rows(one: Side, other: Side, notes: list[str]) -> Iterator[dict[str, o
 
 def subnetwork_means(one: pd.Series, other: pd.Series) -> dict[str, float]:
     both = [key for key in one.index if key in other.index]
-    several = len({way for way, _, _ in both}) > 1
+    several, modes = len({way for way, _, _ in both}) > 1, len({(way, prune) for way, prune, _ in both})
     found: dict[str, float] = {}
     for way, prune, target in both:
-        what = f"{f'{way} ' if several else ''}{f'at {100 * target:g} %' if target else f'to a threshold ({prune})'}"
+        size = f"at {100 * target:g} %" if target else "to a threshold"
+        mode = f" ({prune})" if not target or modes > len({w for w, _, _ in both}) else ""
+        what = f"{f'{way} ' if several else ''}{size}{mode}"
         found |= {f"one {what}": float(one[way, prune, target]), f"other {what}": float(other[way, prune, target])}
     return found
 

@@ -7,7 +7,7 @@ from corewood.study.job import Kind
 from corewood.study.questions import QUESTIONS
 from corewood.study.ways import WAYS
 
-TABLES = Kind("tables", 12, "collect tables", "second", 0.0, None)
+TABLES = Kind("tables", 13, "collect tables", "second", 0.0, None)
 REPORT = Kind("report", 17, "draw the report", "second", 0.0, None)
 OF_WAYS = [kind for way in WAYS for kind in way.KINDS]
 OF_QUESTIONS = [kind for question in QUESTIONS for kind in question.kinds]

@@ -232,8 +232,8 @@ class Results:
     def groups(self) -> list[Group]:
         """The subnetworks that one way found in one model, wherever there is something to compare.
 
-        Pruning by importance gives one mask of each model and is compared over models, unless there is but one; random masks
-        are what others stand beside.
+        Where pruning by importance gives one mask of each model it is compared over models, unless there is but one model;
+        random masks are what others stand beside.
         """
         made = []
         for key, model in self.plan.models.items():
@@ -241,7 +241,8 @@ class Results:
             found = [r for r in mine if r.question in (PRUNE, GRID) and r.way not in BY_LOT and not r.of_weights]
             for way in dict.fromkeys(r.way for r in found):
                 group = Group(self, model, way, mine)
-                if way != IMPORTANCE or group.grid or len(self.plan.models) == 1:
+                several = len(group.found) > len(group.by_target())
+                if way != IMPORTANCE or several or group.grid or len(self.plan.models) == 1:
                     made.append(group)
         return made
 
@@ -368,7 +369,8 @@ def compared(rows: Iterable[Subnetwork]) -> list[Subnetwork]:
 def of_core(rows: Sequence[Subnetwork], model: tuple[str, int]) -> list[Subnetwork]:
     """The subnetworks whose heads in common are a model's core; where it has but one, those of all its task's models."""
     own = compared(r for r in rows if r.model == model)
-    return own if len(own) > 1 else compared(r for r in rows if r.task == model[0])
+    apart = [r for r in own if not r.nested or r.target == own[0].target]  # masks of one path hold each other
+    return own if len(apart) > 1 else compared(r for r in rows if r.task == model[0])
 
 
 def heads_in_all(masks: Iterable[Mask]) -> list[str]:

@@ -167,8 +167,11 @@ def asked(plan: Plan, reasons: Mapping[str, str]) -> dict[str, object]:
         "model": plan.spec.model.checkpoint,
         "rows": [[row.name, *row.facts().values(), row.place] for row in plan.rows],
         "metrics": {task.name: task.metric for task in plan.tasks.values()},
-        "data": {name: job.key for name, job in plan.data.items()},  # which task has which: jobs do not know their tasks' names
-        "domains": {plan.label(task.name, n): task.domain(n) for task in plan.tasks.values() for n in task.datasets},
+        # lists, for tables have the order of the study file
+        "data": [
+            [name, job.key] for name, job in plan.data.items()
+        ],  # which task has which: jobs do not know their tasks' names
+        "domains": [[plan.label(task.name, n), task.domain(n)] for task in plan.tasks.values() for n in task.datasets],
         "focus": [[name, *cases] for name, cases in plan.spec.focus.items()],  # the first counts where one is asked for
         "rule": rule.model_dump(mode="json") if rule else None,
         "holes": dict(reasons),

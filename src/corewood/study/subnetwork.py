@@ -11,6 +11,7 @@ from corewood.study.job import Job
 
 FULL, L0, IMPORTANCE, MAGNITUDE, RANDOM, GIVEN = "full", "l0", "importance", "magnitude", "random", "given"
 WITHOUT, WITH = "l0 without", "l0 with"  # L0 again, with units closed or open from the start
+PINNED = (WITHOUT, WITH)  # in these units all such masks agree, whatever the model is
 CORE, AROUND = "core", "core + random"
 BY_L0, BY_LOT = (L0, WITHOUT, WITH), (RANDOM, CORE, AROUND)  # ways that search; ways that search for nothing
 SUPER, UNTRAINED = "super-survivors", "untrained"

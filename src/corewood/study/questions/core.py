@@ -12,6 +12,7 @@ from corewood.analyse.core import Core, core, frequencies, rank_correlations
 from corewood.analyse.stability import agreement, overlap
 from corewood.model.mask import Mask
 from corewood.study.results import Group, Question, Results, stack
+from corewood.study.subnetwork import GIVEN, PINNED
 
 SHARE = 0.75  # of the masks, for the looser definition of the core
 # what `overlap` says, beside the core of the study
@@ -19,6 +20,7 @@ OF_STUDY = {
     "heads_last": "heads_core", "shared": "shared_core", "share_of_last": "share_of_core", "jaccard": "jaccard_core",
     "expected": "expected_core", "p": "p_core",
 }  # fmt: skip
+CHANCE = ("expected", "p", "expected_layers", "p_layers")
 ACROSS = -1  # as the seed of a fine-tuning: all of them
 
 
@@ -45,7 +47,8 @@ def core_table(group: Group) -> pd.DataFrame:
         else:
             rows.append(core_row(f"in at least {SHARE:.0%} of all", core(every, SHARE)))
             rows.append(core_row("all", core(every)))
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.assign(**dict.fromkeys(CHANCE, np.nan)) if group.way in PINNED else table
 
 
 def independent(group: Group) -> list[Mask]:
@@ -61,15 +64,19 @@ def rank_table(group: Group) -> pd.DataFrame:
 
 
 def core_row(definition: str, found: Core) -> dict[str, object]:
-    chance = {name: getattr(found, name) for name in ("expected", "p", "expected_layers", "p_layers")}
+    chance = {name: getattr(found, name) for name in CHANCE}
     row = {"definition": definition, "masks": found.masks, "heads": len(found.heads), **chance}
     return {**row, "mlps": len(found.mlps), "members": " ".join(found.heads)}
 
 
 def across_tunings(results: Results) -> pd.DataFrame | None:
-    """The core within each fine-tuning, what all of these cores share, and the heads in every mask of every fine-tuning."""
+    """The core within each fine-tuning, what all of these cores share, and the heads in every mask of every fine-tuning.
+
+    The last two are the same heads, and chance is that of the first: masks of one model resemble each other, so that shuffling
+    each of them alone would make any core common to several models look like more than chance.
+    """
     rows = []
-    for task, way in dict.fromkeys((g.model.task.name, g.way) for g in results.groups if g.found):
+    for task, way in dict.fromkeys((g.model.task.name, g.way) for g in results.groups if g.found and g.way != GIVEN):
         groups = [g for g in results.groups if g.found and (g.model.task.name, g.way) == (task, way)]
         own = {g.model.tuning: independent(g) for g in groups}
         if len(own) < 2:
@@ -79,17 +86,19 @@ def across_tunings(results: Results) -> pd.DataFrame | None:
         all_masks = [mask for masks in own.values() for mask in masks]
         found.append((ACROSS, "all of all fine-tunings", all_masks, sum(every.values())))
         found.append((ACROSS, "in the core of every fine-tuning", [reduce(and_, masks) for masks in own.values()], len(own)))
-        rows += [
+        made = [
             {"task": task, "way": way, "tuning": t, **core_row(what, core(masks)), "masks": count}
             for t, what, masks, count in found
         ]
+        made[-2] |= {name: made[-1][name] for name in CHANCE}
+        rows += [row | dict.fromkeys(CHANCE, np.nan) for row in made] if way in PINNED else made
     return pd.DataFrame(rows) if rows else None
 
 
 def agreement_table(group: Group) -> pd.DataFrame | None:
     tables = []
     for target, rows in group.by_target().items():
-        if len(rows) > 1:
+        if len(rows) > 1 and group.way not in PINNED:
             table = agreement([group.masks[r.name] for r in rows]).assign(target=target, nested=rows[0].nested)
             names = pd.Series([r.name for r in rows])
             tables.append(table.assign(one=names[table["one"]].to_numpy(), other=names[table["other"]].to_numpy()))

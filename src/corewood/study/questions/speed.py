@@ -15,7 +15,7 @@ from corewood.study.entries import read_masks
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import VALIDATION, Plan
 from corewood.study.results import Question, Results, searched
-from corewood.study.subnetwork import WITH, WITHOUT, Subnetwork
+from corewood.study.subnetwork import PINNED, Subnetwork
 
 TEXTS, ROUNDS = 32, 7  # texts in one batch, each time; all take turns, so that a busy moment counts for all
 STAND_INS = ("mean", "zero")  # those that a smaller model can hold
@@ -29,7 +29,7 @@ def plan(plan: Plan, _wanted: None) -> Jobs:
     for model in plan.models.values():
         first: dict[tuple[Any, ...], Subnetwork] = {}
         for row in plan.rows:
-            if row.model == model.key and searched(row) and row.way not in (WITHOUT, WITH) and row.stand_in in STAND_INS:
+            if row.model == model.key and searched(row) and row.way not in PINNED and row.stand_in in STAND_INS:
                 first.setdefault(tuple(getattr(row, name) for name in ABOUT), row)
         if not first:
             continue

@@ -14,7 +14,7 @@ from corewood.model.mask import Mask, Masks
 from corewood.study.entries import read_shares
 from corewood.study.questions.core import ACROSS
 from corewood.study.results import Found, Question, Rater, Results, by_seeds, stack
-from corewood.study.subnetwork import MAGNITUDE, PRUNE
+from corewood.study.subnetwork import GIVEN, MAGNITUDE, PINNED, PRUNE
 
 ALL_TASKS = "all tasks"
 PRUNED_KINDS = {"both": ("head", "mlp"), "heads": ("head",), "mlps": ("mlp",)}
@@ -42,7 +42,7 @@ def by_kind(every: Iterable[Parts]) -> dict[str, np.ndarray]:
 
 def over_tasks(every: Mapping[Found, Mapping[Rater, Parts]]) -> Iterator[pd.DataFrame]:
     """Figure 15: in how many tasks each unit survives, over the seeds that all tasks have; weights as their mean share."""
-    for about in dict.fromkeys(found.anywhere for found in every):
+    for about in dict.fromkeys(found.anywhere for found in every if found.way != GIVEN):
         by_task = {found.task: by for found, by in every.items() if found.anywhere == about}
         seeds = common(by_task)
         if len(by_task) > 1 and seeds:
@@ -61,15 +61,18 @@ def common(by_task: Mapping[str, Mapping[Rater, Any]]) -> list[Rater]:
 def comparisons(results: Results) -> Iterator[tuple[dict[str, Any], list[int], np.ndarray, np.ndarray]]:
     """(what it is about, seeds, (mask, unit) kept, (unit,) layer) of what is compared over seeds.
 
-    That is the searches of each model and, of several models, the first search of each.
+    That is the searches of each model and, of several models, the first search of each. Not searches that were told to hold or
+    to leave out units: in these all agree, whatever they are.
     """
     for found, by in results.raters.items():
+        if found.way in PINNED:
+            continue
         of_model: dict[int, dict[int, Mask]] = {}
         for (tuning, seed), mask in by.items():
             of_model.setdefault(tuning, {})[seed] = mask
         sets = [("searches", tuning, masks) for tuning, masks in of_model.items()]
         firsts = {tuning: next(iter(masks.values())) for tuning, masks in of_model.items()}
-        for over, tuning, masks in [*sets, ("fine-tunings", ACROSS, firsts)]:
+        for over, tuning, masks in [*sets, ("fine-tunings", ACROSS, firsts if found.way != GIVEN else {})]:
             if len(masks) < 2:
                 continue
             pack = Masks(list(masks.values()))

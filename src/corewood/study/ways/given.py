@@ -27,7 +27,7 @@ def read(spec: StudySpec, checkpoint: Checkpoint, base: Path) -> dict[str, Mask]
             raise InputError(
                 f"prune.given.path: {name} is a mask of {shape} heads, the model has {checkpoint.layers} x {checkpoint.heads}"
             )
-    return found
+    return dict(sorted(found.items()))  # the order in which keys hold them
 
 
 def plan(model: ModelPlan, masks: dict[str, Mask]) -> list[Subnetwork]:
@@ -51,5 +51,5 @@ def do_given(work: Work) -> dict[str, Any]:
     return {"units": [len(mask) for mask in masks]}
 
 
-MASKS = Kind("given", 1, "take given masks", "second", 0.01, do_given, cpu=True)
+MASKS = Kind("given", 2, "take given masks", "second", 0.01, do_given, cpu=True)
 KINDS = (MASKS,)
