@@ -404,3 +404,7 @@ def test_epochs_in_a_study_with_a_grid() -> None:
     assert parse_study(study + grid, "x").effective_size is not None
     assert "step 9 is not kept; kept are 5, the last one. Add it to" in mistakes(study + grid.replace("[5]", "[9]"))
     assert "fine_tune: give exactly one of" in mistakes(study.replace("epochs: 2, ", ""))
+
+
+def test_the_order_of_checkpoints_makes_no_other_training() -> None:
+    assert FineTune(steps=9, checkpoints=(6, 0)) == FineTune(steps=9, checkpoints=(0, 6))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from corewood.errors import InputError
 from corewood.spec.base import MOST_LISTED, MOST_STEPS, MOST_THREADS, Batch, Epochs, Seed, Seeds, Spec, Step, part_of
@@ -41,6 +41,11 @@ class ModelSpec(Spec):
     )
 
 
+def in_order(steps: tuple[int, ...]) -> tuple[int, ...]:
+    """Their order means nothing, and must not make another training of it."""
+    return tuple(sorted(steps))
+
+
 class Training(Spec):
     """Fine-tuning with transformers' Trainer; checkpoints are kept at the given steps, and at the end."""
 
@@ -53,7 +58,7 @@ class Training(Spec):
     learning_rate: float = Field(5e-5, gt=0, description="at the start; it falls linearly to 0")
     warmup: Step = Field(0, description="steps over which the learning rate rises")
     weight_decay: float = Field(0.0, ge=0, description="AdamW's")
-    checkpoints: tuple[Step, ...] = Field(
+    checkpoints: Annotated[tuple[Step, ...], AfterValidator(in_order)] = Field(
         (), max_length=MOST_LISTED, description="steps to keep the model at, beside the last; 0: before training"
     )
     watch: int | None = Field(
