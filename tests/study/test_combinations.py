@@ -215,9 +215,12 @@ def test_random_masks_beside_any_way(whole: Outcome, tasks: Outcome) -> None:
     weights = tasks.tables["sizes"].query("prune == 'weights'").groupby(["task", "tuning"])["weights"]
     assert (weights.nunique() == 1).all()
     assert set(tasks.tables["ways"]["way"]) == {"importance", "magnitude", "random", "full"}
-    assert set(whole.tables["ways"].query("target == 0.4")["way"]) == {"l0", "importance", "random", "full", "given"} - {
-        "given"
-    }
+    ways = whole.tables["ways"].query("target == 0.4 and dataset == 'cases' and case == 'all'").set_index("way")
+    assert set(ways.index) == {"l0", "importance", "random", "random like importance", "full"}
+    scores = of_cases(whole.tables["scores"]).query("target == 0.4 and dataset == 'cases' and case == 'all'")
+    for way, names in (("random", r"random-40-s\d-\d"), ("random like importance", r"random-like-importance.*")):
+        own = scores[scores["subnetwork"].str.fullmatch(names)]  # masks of two sizes are no one way
+        assert ways.loc[way, "value"] == pytest.approx(own.groupby("tuning")["value"].mean().mean())
 
 
 def test_ways_beside_each_other_come_by_themselves(whole: Outcome) -> None:

@@ -44,7 +44,7 @@ from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import SECTIONS, Drawn, Item, items_of, said_of
 from corewood.report.models import AT_CHECKPOINTS, ModelTables, apart, models_of, plain, unlearnt
 from corewood.report.style import DARK, Tables, percent, styled
-from corewood.report.ways import BESIDE, MAGNITUDE
+from corewood.report.ways import BESIDE, MAGNITUDE, RANDOM
 from corewood.report.words import Finding, joined
 
 # one module a question, in the order of reading
@@ -188,7 +188,7 @@ def done(tables: Tables, model: str) -> str:
     if "sizes" not in tables:
         return ""
     rows, sizes = tables["scores"], tables["sizes"]
-    one = sizes[(sizes["question"] == "prune") & ~sizes["way"].isin(["full", "random", *BESIDE])]
+    one = sizes[(sizes["question"] == "prune") & ~sizes["way"].isin(["full", *RANDOM, *BESIDE])]
     if one.empty:
         return ""
     by_size = one.groupby("target").size().items()

@@ -11,6 +11,7 @@ from corewood.report.style import Tables
 IMPORTANCE, MAGNITUDE, SUPER, UNTRAINED = "importance", "magnitude", "super-survivors", "untrained"
 L0, WITHOUT, WITH = "l0", "l0 without", "l0 with"
 CORE, AROUND = "core", "core + random"
+RANDOM = ("random", f"random like {IMPORTANCE}", f"random like {MAGNITUDE}")
 BESIDE = (WITHOUT, WITH, CORE, AROUND)  # what stands beside the plain searches
 SHORT = {IMPORTANCE: "s ", MAGNITUDE: "m ", SUPER: "", L0: "L0 "}  # before the name of a ticket
 SPOKEN = {IMPORTANCE: "s-pruning", MAGNITUDE: "m-pruning", SUPER: "super-survivors", UNTRAINED: "untrained", L0: "L0"}

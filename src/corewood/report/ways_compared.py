@@ -27,7 +27,7 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.ways import AROUND, BESIDE, WITH, WITHOUT
+from corewood.report.ways import AROUND, BESIDE, RANDOM, WITH, WITHOUT
 from corewood.report.words import joined, quoted, signed
 
 ORDER = (
@@ -38,7 +38,7 @@ ORDER = (
     "magnitude",
     "given",
     AROUND,
-    "random",
+    *RANDOM,
     "full",
 )  # of what is shown; ways that are not here come first
 WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], GREY, INK, *LINES[4:7]]
@@ -160,7 +160,7 @@ def headline(tables: Tables, model: str) -> str | None:
     if len(rows.drop_duplicates(["task", "dataset"])) > 1:
         keys = rows.drop_duplicates(["task", "dataset", "target"])
         return counted(not_base(rows), len(keys), what)
-    rows = rows[~rows["way"].isin(["full", "random", *BESIDE])]
+    rows = rows[~rows["way"].isin(["full", *RANDOM, *BESIDE])]
     several = rows.groupby("target")["way"].transform("nunique") > 1
     if not several.any():  # no ways of pruning but one
         return None
@@ -184,7 +184,7 @@ def size_words(tables: Tables, target: float) -> str:
     """How large the subnetworks are that one target gave: ways with targets of their own may give other sizes for it."""
     asked = f"With {100 * target:g} % removed"
     sizes = tables.get("sizes", pd.DataFrame(columns=["target", "way", "encoder_share", "question"]))
-    sizes = sizes[(sizes["question"] == "prune") & (sizes["target"] == target) & ~sizes["way"].isin(["random", *BESIDE])]
+    sizes = sizes[(sizes["question"] == "prune") & (sizes["target"] == target) & ~sizes["way"].isin([*RANDOM, *BESIDE])]
     left = sizes.groupby("way", sort=False)["encoder_share"].mean().dropna()
     if len(left) and left.max() - left.min() > SAME_SIZE:
         return f"{asked} (leaves {joined(f'{100 * v:.0f} % of the encoder by {called(w)}' for w, v in left.items())})"

@@ -12,16 +12,17 @@ from corewood.prune.tickets import super_tickets, unit_ticket, weight_ticket
 from corewood.study.entries import read_masks, read_weights, write_masks, write_weights
 from corewood.study.job import Kind, Work
 from corewood.study.models import ModelPlan
-from corewood.study.subnetwork import L0, RANDOM, SUPER, Subnetwork
+from corewood.study.subnetwork import L0, LIKE, RANDOM, SUPER, Subnetwork
 
 
 def plan(model: ModelPlan, others: Sequence[Subnetwork]) -> list[Subnetwork]:
     """`others` are the rows of all other ways."""
-    rows = []
+    rows, several = [], len({settings.like for settings in model.spec.prune.random}) > 1
     for settings in model.spec.prune.random:
+        way = LIKE.get(settings.like, RANDOM) if several else RANDOM  # sizes of one way say nothing of those of another
         for row, draw in product([other for other in others if other.way == settings.like], range(settings.draws)):
             name = random_name(row, draw)
-            rows.append(drawn(model, row, BY_CHANCE, draw, f"like {row.name}", name, name=name, way=RANDOM))
+            rows.append(drawn(model, row, BY_CHANCE, draw, f"like {row.name}", name, name=name, way=way))
     return rows
 
 
