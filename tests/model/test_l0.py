@@ -26,7 +26,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Units
 from corewood.model.reference import reference
 from corewood.prune.concrete import HIGH, LOW, TEMPERATURE, closed_probability, mean_gate, sample_gates, shift_to
-from corewood.prune.exchange import Exchanged, Texts, draw, exchange_round, linearise
+from corewood.prune.exchange import Exchanged, Texts, doubt, draw, exchange_round, linearise
 from corewood.prune.final import final_mask, released_rule
 from corewood.prune.l0 import Found, State, best_of_starts, held_out, l0_search, pins, step, stream, target_at
 from corewood.spec import L0, kept_units
@@ -358,6 +358,26 @@ def test_the_weighted_sum_over_drawn_texts_estimates_the_mean() -> None:
     assert weight == pytest.approx(1 / 50)
 
 
+def test_texts_that_the_full_model_is_in_doubt_of_are_looked_at_first() -> None:
+    model, _ = planted(keep=6, seed=2)
+    sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(80))  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    logits = shared.logits.copy()
+    logits[:, 0] += np.where(np.arange(80) % 8, 9.0, 0.0) - logits[:, 0] + logits[:, 1]  # one in eight is wholly in doubt
+    doubts = 1 - (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).max(1)
+    assert doubt(logits) == pytest.approx(doubts, abs=1e-7)
+    texts = Texts(model, sample, logits, shared.means, "mean")
+    mask = model.units.from_vector(np.arange(27) < 12)
+    budget = 24 / 2048  # of the mask's run: 24 of 80 texts, of which 9 are checked
+    begun = [Exchanged.start(mask, texts, texts, budget, np.random.default_rng(seed)) for seed in range(30)]
+    checked = np.concatenate([state.checked for state in begun])
+    assert np.mean(checked % 8 == 0) > 0.3  # 0.125 evenly
+    each = texts.kl_of(mask)
+    assert np.mean([state.value for state in begun]) == pytest.approx(each.mean(), rel=0.15)  # weights make up for it
+    for state in begun:
+        assert state.value == pytest.approx(float((each[state.checked] * state.stands_for).sum()), rel=1e-5)
+
+
 def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
     model, _ = planted(keep=6, seed=2)
     sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(80))  # type: ignore[arg-type]
@@ -365,7 +385,7 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
     texts = Texts(model, sample, shared.logits, shared.means, "mean")
     learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
     mask = model.units.from_vector(np.random.default_rng(1).permutation(np.arange(27) < 12))
-    state = Exchanged.start(mask, np.zeros(len(learnt)), learnt, held, 0.7, np.random.default_rng(0))
+    state = Exchanged.start(mask, learnt, held, 0.7, np.random.default_rng(0))
     assert len(state.drawn) == len(learnt)  # so few texts are all drawn
     first = state.value
     with frozen(model, dropout=False):
@@ -412,7 +432,7 @@ def test_steps_of_the_papers_preset_equal_the_released_rules_written_out() -> No
         update={"steps": 30, "batch": 16, "warmup": 4, "start": 2.0}
     )  # at 10, no gate moves in 20 steps
     batches = [np.random.default_rng(k).integers(0, len(sample), 16) for k in range(20)]
-    state = State.start(len(model.units), settings, 0, len(sample))
+    state = State.start(len(model.units), settings, 0)
     gates = torch.nn.Parameter(state.values[:-2].clone())
     one, two = torch.nn.Parameter(torch.tensor(0.0)), torch.nn.Parameter(torch.tensor(0.0))
     optimizer = torch.optim.AdamW([{"params": [gates]}, {"params": [one, two], "maximize": True, "lr": 1.0}], lr=0.1)

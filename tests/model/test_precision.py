@@ -113,13 +113,12 @@ def test_searches_that_share_a_batch_are_those_of_one_each(model: Model, change:
     shared = reference(model, examples)
     texts = Texts(model, examples, shared.logits, shared.means, "mean")
     seeds = [3, 1, 4]
-    begun = [State.start(len(model.units), settings, seed, len(examples)) for seed in seeds]
+    begun = [State.start(len(model.units), settings, seed) for seed in seeds]
     together = descend(texts, settings, seeds, begun)
     for seed, start, state in zip(seeds, begun, together, strict=True):
         (alone,) = descend(texts, settings, [seed], [start])
         assert state.step == settings.gradient_steps
         assert torch.allclose(state.values, alone.values, atol=2e-3)
-        assert torch.allclose(state.texts, alone.texts, atol=2e-3, equal_nan=True)
         found = l0_search(model, examples, shared, settings, seed, state=state)
         assert len(found.mask) == 6
     assert not torch.allclose(together[0].values, together[1].values, atol=2e-3)

@@ -5,9 +5,10 @@ over noise need not be good as a hard mask. Here the logits are linearised in th
 the KL of every exchange at once; the best few are run for real, and the best of these is taken.
 
 Few texts decide: on the generated task one in a hundred holds nine tenths of a good subnetwork's KL. So rounds work on a draw
-of texts that prefers those, with weights that make up for it. The draw stays the same for several rounds: were it made anew
-each time from the texts that the mask of the moment does worst on, any change would look like a gain. A mask is taken for
-better when it is so on six times as many texts, from where texts are drawn again.
+of texts that prefers those, with weights that make up for it. It is drawn from as many texts as can be: those the full model
+is in doubt of are looked at first, then those that break. The draw stays the same for several rounds: were it made anew each
+time from the texts that the mask of the moment does worst on, any change would look like a gain. A mask is taken for better
+when it is so on six times as many texts, from where texts are drawn again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length
@@ -36,10 +37,11 @@ TRIED = 3  # exchanges that a round runs for real, beside one of two and one of 
 TOGETHER = 3
 GAIN = 0.005  # share of the KL that an exchange must win,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
-CHECKED = 768  # texts, drawn once, on which a mask must be better before it is taken for better
+POOL = 2048  # texts of a sample, drawn once, that the mask is run on to find those that break
+CHECKED = 768  # of them, drawn once, on which a mask must be better before it is taken for better
 DRAWN = 128  # of them, for a few rounds; after a draw that led to nothing, twice as many
 EVEN = 0.5  # share of a draw that does not look at where masks had their KL
-MOVES = 6  # exchanges at the most before they are checked
+MOVES = 4  # exchanges at the most before they are checked
 FAILURES = 2  # draws in a row that lead to nothing better, and end a search
 BATCH = 32  # examples per backward pass
 LOOK = 48  # held-out texts that tell how the soft gates are doing
@@ -93,10 +95,22 @@ def draw(score: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Gener
     return rows, weight[rows] / chance[rows]
 
 
+def doubt(full: np.ndarray) -> np.ndarray:
+    """(example, class) logits -> (example,) the probability of all other answers: what breaks first is often in doubt."""
+    p = softmax(full.astype(np.float64), -1)
+    return np.asarray(1 - p.max(-1))
+
+
 def shares(values: np.ndarray) -> np.ndarray:
     """Of their sum; equal ones where all are nothing."""
     total = float(values.sum())
     return np.asarray(values / total) if total > 0 else np.full(len(values), 1 / len(values))
+
+
+def scaled(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """As multiples of their weighted mean: nothing is more than the rest where all are nothing."""
+    mean = float((values * weight).sum() / weight.sum())
+    return np.asarray(values / mean) if mean > 0 else np.ones(len(values))
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ class Exchanged:
     held: np.ndarray  # (held-out example,) its KL
     checked: np.ndarray  # the texts that masks are checked on,
     stands_for: np.ndarray  # the share of all texts that each stands for,
-    score: np.ndarray  # and shares of the KL of masks that were run on them, added up
+    score: np.ndarray  # and how much of the KL of masks that were run on them it had, added up
     drawn: np.ndarray  # of these, the places of those that rounds work on,
     weights: np.ndarray  # and what each stands for
     penalty: np.ndarray  # (unit,) how far closing it turned out worse than predicted
@@ -169,16 +183,17 @@ class Exchanged:
         return self.failed >= FAILURES
 
     @classmethod
-    def start(
-        cls, mask: Mask, known: np.ndarray, texts: Texts, held: Texts, budget: float, rng: np.random.Generator
-    ) -> Exchanged:
-        """The mask is run on all texts; this, and `known`, what soft gates had on them, tell which break."""
-        each = texts.kl_of(mask)
-        score = shares(each) + shares(known)
-        checked, stands_for = draw(score, np.full(len(texts), 1 / len(texts)), size(CHECKED, budget), rng)
-        value = float((each[checked] * stands_for).sum())
-        drawn, weights = draw(score[checked], stands_for, size(DRAWN, budget), rng)
-        own = {"checked": checked, "stands_for": stands_for, "score": score[checked], "drawn": drawn, "weights": weights}
+    def start(cls, mask: Mask, texts: Texts, held: Texts, budget: float, rng: np.random.Generator) -> Exchanged:
+        """The mask is run on a part of the texts that prefers those the full model is in doubt of; this tells which break."""
+        doubts = doubt(texts.full)
+        pool, weight = draw(doubts, np.full(len(texts), 1 / len(texts)), size(POOL, budget), rng)
+        each = texts.take(pool).kl_of(mask)
+        score = scaled(each, weight) + scaled(doubts[pool], weight)
+        places, stands_for = draw(score, weight, size(CHECKED, budget), rng)
+        checked, score = pool[places], score[places]
+        value = float((each[places] * stands_for).sum())
+        drawn, weights = draw(score, stands_for, size(DRAWN, budget), rng)
+        own = {"checked": checked, "stands_for": stands_for, "score": score, "drawn": drawn, "weights": weights}
         vector = mask.vector
         return cls(vector, vector, value, vector, held.kl_of(mask), **own, penalty=np.zeros(len(vector)))
 
@@ -217,7 +232,7 @@ def exchange_round(
     here, mask = texts.take(state.checked[state.drawn]), units.from_vector(state.vector)
     linear = linearise(here, mask)
     now = float((kl(here.full, linear.logits) * state.weights).sum())
-    after, run, judged = state, len(here) + (0 if state.rows else len(texts)), np.nan  # `start` has run all of them
+    after, run, judged = state, len(here) + (0 if state.rows else min(len(texts), size(POOL, budget))), np.nan  # `start` has run these
     for first in (0, TRIED):
         tried, predicted = proposals(linear, here.full, after, locked, first)
         if not len(tried):
@@ -243,7 +258,7 @@ def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.
         mask = texts.model.units.from_vector(state.vector)
         each = texts.take(state.checked).kl_of(mask)
         value = float((each * state.stands_for).sum())
-        after = replace(after, score=state.score + shares(each))
+        after = replace(after, score=state.score + scaled(each, state.stands_for))
         if wins(value, state.value):
             unseen = held.kl_of(mask)
             judged = float(unseen.mean())

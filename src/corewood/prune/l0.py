@@ -41,7 +41,7 @@ from corewood.spec import L0, Ablation, kept_units
 ADAM = (0.9, 0.999, 1e-8)
 # of the trajectory; a round of exchanges has no soft gates, and so no `expected`, `sampled`, `closed`, `live` and `gap`
 COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "live", "gap", "examples", "held")
-TENSORS = ("values", "first", "second", "way", "texts")  # of the state of a search
+TENSORS = ("values", "first", "second", "way")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
 LOOK_EVERY = 256  # examples of gradient steps between two looks
@@ -97,7 +97,6 @@ class State:
     first: Tensor  # (unit + 2,) Adam's moments
     second: Tensor
     way: Tensor  # (sparsity of the path, unit) log_alpha when the target first reached it; not a number before
-    texts: Tensor = field(repr=False)  # (example,) last KL of each; nan: not seen
     rows: tuple[dict[str, float], ...] = field(default=(), repr=False)  # the trajectory so far
     exchanged: tuple[Exchanged, ...] = field(default=(), repr=False)  # one per size begun, from the sparsest back
 
@@ -106,14 +105,14 @@ class State:
         return len(self.rows)
 
     @classmethod
-    def start(cls, units: int, settings: L0, seed: int, texts: int, pinned: np.ndarray | None = None) -> State:
+    def start(cls, units: int, settings: L0, seed: int, pinned: np.ndarray | None = None) -> State:
         noise = torch.randn(units, generator=torch.Generator().manual_seed(stream(seed, -1)))
         gates = settings.start + settings.start_std * noise
         if pinned is not None:
             gates = gates + torch.from_numpy(pinned).float()
         values = torch.cat([gates, torch.zeros(2)])
         way = torch.full((len(settings.path), units), torch.nan)
-        return cls(values, torch.zeros_like(values), torch.zeros_like(values), way, torch.full((texts,), torch.nan))
+        return cls(values, torch.zeros_like(values), torch.zeros_like(values), way)
 
     def save(self, path: Path) -> None:
         rows = torch.tensor([[row[c] for c in COLUMNS] for row in self.rows], dtype=torch.float64)
@@ -208,10 +207,10 @@ def l0_search(
 ) -> Found:
     """One subnetwork per target. `state` continues a search that `checkpoint` was told of; `pinned` is what `pins` gives."""
     units = model.units
-    state = state or State.start(len(units), settings, seed, len(sample), pinned)
+    state = state or State.start(len(units), settings, seed, pinned)
     tell = checkpoint or (lambda _state: None)
     texts = Texts(model, sample, reference.logits, reference.means, ablate)
-    held = texts.take(held_out(len(sample))[1])
+    learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
     total = settings.work // settings.starts
 
     def told(states: Sequence[State]) -> None:
@@ -220,8 +219,6 @@ def l0_search(
 
     (state,) = descend(texts, settings, [seed], [state], told)
     log_alpha = state.values[:-2].numpy()
-    seen = np.flatnonzero(~np.isnan(state.texts.numpy()))
-    search_on, known = texts.take(seen), state.texts.numpy()[seen].astype(float)
     masks: list[Mask] = []
     values: list[float] = []  # on all held-out texts
     with frozen(model, dropout=False):
@@ -236,11 +233,11 @@ def l0_search(
                 continue
             if place == len(state.exchanged):
                 rng = np.random.default_rng([seed, place, 0xD])
-                begun = Exchanged.start(mask, known, search_on, held, settings.budget, rng)
+                begun = Exchanged.start(mask, learnt, held, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged, begun))
             while not (now := state.exchanged[place]).done and now.round < settings.most_rounds:
                 rng = np.random.default_rng([seed, place, now.round, 0xE])
-                after = exchange_round(search_on, held, now, locked, settings.budget, rng)
+                after = exchange_round(learnt, held, now, locked, settings.budget, rng)
                 state = replace(state, exchanged=(*state.exchanged[:place], after))
                 progress(settings.work_of(settings.gradient_steps, place, after.round), total)
                 tell(state)
@@ -317,7 +314,7 @@ def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tup
     """A search after the parts of its batch were run."""
     now = state.values[:-2]
     gradient, sampled, kl = (torch.stack([part[k] for part in parts]).mean(0) for k in range(3))
-    each, z = (torch.cat([part[k] for part in parts]) for k in (3, 4))  # (example,), (draw, unit)
+    z = torch.cat([part[3] for part in parts])  # (draw, unit)
     if not torch.isfinite(gradient).all():
         raise JobError(f"search: the loss is not a number at step {state.step + 1}; check the model's weights")
     gradient = gradient * min(1.0, settings.clip / (float(gradient.norm()) + 1e-6))
@@ -335,9 +332,7 @@ def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tup
         "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
     }
-    last = state.texts.clone()
-    last[indices] = each
-    return replace(adam(state, gradient, settings), rows=(*state.rows, row), texts=last)
+    return replace(adam(state, gradient, settings), rows=(*state.rows, row))
 
 
 def run_part(
@@ -348,7 +343,7 @@ def run_part(
     states: Sequence[State],
     generators: Sequence[torch.Generator],
 ) -> list[tuple[Tensor, ...]]:
-    """Of each search (gradient of gates and multipliers, sampled sparsity, mean KL, KL of each example, the gates drawn)"""
+    """Of each search (gradient of gates and multipliers, sampled sparsity, mean KL, the gates drawn)"""
     model, units = texts.model, texts.model.units
     values = [state.values.clone().requires_grad_() for state in states]
     drawn = []  # ([example,] unit) of each search
@@ -372,7 +367,7 @@ def run_part(
             gap = target_at(state.step, settings, closed_share(state.values[:-2])) - sparsity
             loss = kl + own[-2] * gap + own[-1] * gap**2
         losses.append(loss)
-        found.append((sampled.detach(), kl.detach(), each.detach(), z.detach().reshape(-1, len(units))))
+        found.append((sampled.detach(), kl.detach(), z.detach().reshape(-1, len(units))))
     scale = HALF_SCALE if model.precision == "float16" else 1.0
     whole = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
     gradients = torch.autograd.grad(whole * scale, values)

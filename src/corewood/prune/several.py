@@ -66,7 +66,7 @@ def search(
         packed: dict[int, State] = {}
         for first in range(0, len(each) if together > 1 else 0, together):
             seeds_here = each[first : first + together]
-            begun = [State.start(len(model.units), method, seed, len(chosen), pinned) for seed in seeds_here]
+            begun = [State.start(len(model.units), method, seed, pinned) for seed in seeds_here]
             packed |= zip(seeds_here, descend(texts, method, seeds_here, begun), strict=True)
 
         def found_by(place: int, seed: int) -> Found:
@@ -99,7 +99,7 @@ def pack_size(texts: Texts, method: L0) -> int:
     before = torch.cuda.memory_allocated(device)
     longest = np.argsort(-texts.examples.lengths, kind="stable")[: method.batch]
     with frozen(texts.model, dropout=False):
-        step(texts, longest, method, 0, State.start(len(texts.model.units), method, 0, len(texts.examples)))
+        step(texts, longest, method, 0, State.start(len(texts.model.units), method, 0))
     one = max(1, torch.cuda.max_memory_allocated(device) - before)
     return int(np.clip(MEMORY_SHARE * torch.cuda.mem_get_info(device)[0] / one, 1, MOST_TOGETHER))
 

@@ -13,7 +13,7 @@ from corewood.spec.base import MOST_DRAWS, MOST_STEPS, Batch, Seeds, Sparsity, S
 from corewood.spec.words import by_key
 
 AUTO_STEPS = 64  # gradient steps of an L0 search that ends by itself
-USUAL_ROUNDS = 10  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
+USUAL_ROUNDS = 12  # rounds of exchanges that such searches take, and about how many gradient examples one is worth
 ROUND_WORK = 400
 Prunes = Literal["both", "heads", "mlps"]
 Way = Literal["l0", "importance", "magnitude"]  # those that others can be like

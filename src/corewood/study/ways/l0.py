@@ -29,7 +29,7 @@ from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
 from corewood.study.ways import core
 
 KEY = {WITHOUT: "without", WITH: "with"}  # of prune.l0, and of the job's parameters
-EXCHANGES = 2  # raise it when exchanging finds other masks: searches that end by themselves are then run anew
+EXCHANGES = 3  # raise it when exchanging finds other masks: searches that end by themselves are then run anew
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 
 
@@ -136,7 +136,7 @@ def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
                     mine.append(work)
         for group in [mine[place : place + together] for place in range(0, len(mine), together)]:
             seeds = [work.job.params["seed"] for work in group]
-            begun = [State.start(len(model.units), settings, seed, len(chosen), kept) for seed in seeds]
+            begun = [State.start(len(model.units), settings, seed, kept) for seed in seeds]
             for work, state in zip(group, descend(texts, settings, seeds, begun), strict=True):
                 state.save(state_file(work))
             count += len(group)
