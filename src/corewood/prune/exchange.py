@@ -232,7 +232,8 @@ def exchange_round(
     here, mask = texts.take(state.checked[state.drawn]), units.from_vector(state.vector)
     linear = linearise(here, mask)
     now = float((kl(here.full, linear.logits) * state.weights).sum())
-    after, run, judged = state, len(here) + (0 if state.rows else min(len(texts), size(POOL, budget))), np.nan  # `start` has run these
+    begun = 0 if state.rows else min(len(texts), size(POOL, budget))  # texts that `start` has run
+    after, run, judged = state, begun + len(here), np.nan
     for first in (0, TRIED):
         tried, predicted = proposals(linear, here.full, after, locked, first)
         if not len(tried):
