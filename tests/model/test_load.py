@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from corewood.errors import InputError
 from corewood.model import load as loading
-from corewood.model.load import check_head, load, minilm_folder
+from corewood.model.load import check_head, load, minilm_folder, self_check
 
 
 def test_a_folder_loads_with_its_labels(tmp_path: Path) -> None:
@@ -75,6 +75,22 @@ def test_positions_limit_the_length(tmp_path: Path) -> None:
     assert load(str(tmp_path)).max_length == 32
     assert load(str(tmp_path), max_length=16).max_length == 16
     assert tiny.model("roberta").max_length == 62  # positions begin after the padding index
+    for given in ("8", 0, 2.5):
+        with pytest.raises(InputError, match=r"max_length=.*: give a whole number of tokens, 4 or more"):
+            load(str(tmp_path), max_length=given)  # type: ignore[arg-type]
+
+
+def test_weights_that_are_no_numbers_are_told_as_such() -> None:
+    model = tiny.model()
+    model.layers[1].output.dense.weight.data[0, 0] = float("nan")
+    with pytest.raises(InputError, match=r"model bert: its logits are not finite \(NaN or infinite\)"):
+        self_check(model)
+
+
+def test_a_model_is_not_saved_onto_a_file(tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("mine")
+    with pytest.raises(InputError, match=r"save: .*model is a file, and a model is a folder; choose another name"):
+        tiny.model().save(tmp_path / "model")
 
 
 def test_the_embedded_model_is_checked_by_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:

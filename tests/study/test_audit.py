@@ -33,6 +33,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("audit")
     tiny.checkpoint(home / "model")
     tiny.checkpoint(home / "unnamed", labels=("LABEL_0", "LABEL_1"))
+    tiny.checkpoint(home / "three", labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    broken = load(str(home / "model"))
+    broken.net.classifier.weight.data[0, 0] = float("nan")
+    broken.save(home / "broken")
     model, task = load(str(home / "model")), overlap(seed=1, train=32, validation=120, per_case=6)
     for name, split in (("dev", task.validation), ("hard", task.challenge["cases"])):
         some = Split(name, split.frame, split.labels)
@@ -41,6 +45,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = split.frame.assign(label=labels).rename(columns={"first": "premise", "second": "hypothesis", "case": "kind"})
         table.to_csv(home / f"{name}.csv", index=False)
         table.assign(label=answers).to_csv(home / f"{name}-numbers.csv", index=False)
+        table.assign(label=np.arange(len(answers)) % 3).to_csv(home / f"{name}-three.csv", index=False)
+        table.assign(label=(answers + np.arange(len(answers))) % 2).to_csv(home / f"{name}-half.csv", index=False)
         table.assign(label=1 - answers).to_csv(home / f"{name}-turned-numbers.csv", index=False)
         table.assign(label=np.array(CLASSES)[1 - answers]).to_json(home / f"{name}-turned.jsonl", orient="records", lines=True)
     assert len(set(pd.read_csv(home / "dev.csv")["label"])) == 2
@@ -81,7 +87,13 @@ def test_one_command_from_files_to_a_report_and_again(files: Path, corewood: Cal
     code, out, said = corewood(*QUICK)
     assert code == 0
     assert "Nothing to compute: every job was done" in out
-    assert "Tried" not in said  # when it was written
+    assert "Tried: the model is right on 100%" in said  # again: the files may have changed
+    before = (files / "dev.csv").read_text()
+    turned = pd.read_json(files / "dev-turned.jsonl", orient="records", lines=True)
+    turned.to_csv(files / "dev.csv", index=False)
+    code, _, said = corewood(*QUICK)
+    (files / "dev.csv").write_text(before)
+    assert (code, "dev.csv: the model is right on 0% of 120 examples" in said) == (2, True)
 
     code, out, _ = corewood("run", "model-audit.yaml", "--quiet")
     assert (code, out) == (0, (files / "model-audit-report/report.html").as_uri() + "\n")
@@ -129,8 +141,33 @@ def test_one_command_from_files_to_a_report_and_again(files: Path, corewood: Cal
             "--classes non-entailment,entailment)",
         ),
         (
+            ["unnamed", "--validation", "dev.csv", "--challenge", "hard.csv", "--classes", "non-entailment,entailment"],
+            "right on 0% of 120 examples with --classes non-entailment,entailment, and on 100% with --classes "
+            "entailment,non-entailment. Say that",
+        ),
+        (
+            ["three", "--validation", "dev-three.csv", "--challenge", "hard-numbers.csv"],
+            "hard-numbers.csv: its labels are the numbers 0, 1, and dev-three.csv, which has 0, 1, 2, does not tell",
+        ),
+        (
+            ["unnamed", "--validation", "dev-half.csv", "--challenge", "hard-half.csv"],
+            "dev-half.csv: its labels are numbers, and the model is right on 50% of 120 examples if they are in the order",
+        ),
+        (
+            ["unnamed", "--validation", "dev-turned-numbers.csv", "--challenge", "hard-turned-numbers.csv"],
+            "and on 100% with --labels 0=1,1=0. Say which is right",
+        ),
+        (
+            ["model", "--validation", "dev.csv", "--challenge", "hard.csv", "--labels", "yes=entailment"],
+            "--labels: no file has the label 'yes'; they have entailment, non-entailment",
+        ),
+        (
             ["model", "--validation", "dve.csv", "--challenge", "hard.csv"],
             "--validation dve.csv: there is no such file. Did you mean",
+        ),
+        (
+            ["broken", "--validation", "dev.csv", "--challenge", "hard.csv"],
+            "model broken: its logits are not finite (NaN or infinite), so its weights are damaged",
         ),
         (
             ["minilm", "--validation", "dev.csv", "--challenge", "hard.csv"],
@@ -176,6 +213,11 @@ def test_what_could_be_otherwise_is_refused_with_what_to_say(
             None,
         ),
         (
+            ["unnamed", "--validation", "dev-half.csv", "--challenge", "hard-half.csv", "--labels", "0=0,1=1"],
+            ("0", "1"),
+            ("0", "1"),
+        ),
+        (
             ["unnamed", "--validation", "dev.csv", "--challenge", "hard.csv", "--classes", ",".join(CLASSES)],
             CLASSES,
             CLASSES,
@@ -208,6 +250,26 @@ def test_one_audit_is_not_written_over_by_another(files: Path, corewood: Call) -
     assert (files / "one.yaml").read_text() == before
     assert corewood("audit", "model", *words, "--sparsity", "0.4")[0] == 0  # the same, asked otherwise
     assert (files / "one.yaml").read_text() != before
+
+
+def test_the_report_may_go_into_a_folder_that_is_not_there_yet(files: Path, corewood: Call, tmp_path: Path) -> None:
+    (files / "link").symlink_to(tmp_path)
+    words = [*AUDIT, "--out", "link/new/deep/report", "--dry-run", "--quiet"]
+    assert corewood(*words, "--sparsity", "0.999")[0] == 2
+    assert not (tmp_path / "new").exists()
+    code, _, said = corewood(*words)
+    assert code == 0, said
+    assert [path.name for path in (tmp_path / "new" / "deep").iterdir()] == ["report.yaml"]
+
+
+def test_new_takes_names_of_classes(files: Path, corewood: Call) -> None:
+    words = ["--model", "unnamed", "--validation", "dev.csv", "--pad-token", "[PAD]", "--classes", ",".join(CLASSES)]
+    code, _, said = corewood("new", "named", *words)
+    assert code == 0, said
+    spec = read_study(files / "named" / "study.yaml")
+    assert (spec.model.labels, spec.model.pad_token) == (CLASSES, "[PAD]")
+    code, _, said = corewood("new", "tuned", *words, "--train", "dev.csv", "--steps", "9")
+    assert (code, "--classes: a model that is fine-tuned has the training set's" in said) == (2, True)
 
 
 def test_new_takes_no_files_without_a_validation_set(files: Path, corewood: Call) -> None:

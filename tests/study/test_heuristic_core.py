@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -509,7 +510,14 @@ def test_cases_of_one_label_are_said_to_measure_recall(whole: Outcome) -> None:
 
 def test_comparing_two_studies(study: Path, whole: Outcome) -> None:
     spec, store = small.spec_of(study), store_of(whole)
-    same = compare(spec, spec, (study.parent, study.parent), store).scores
+    found = compare(spec, spec, (study.parent, study.parent), store)
+    same = found.scores
+    assert not any("jobs" in note for note in found.notes)
+    more = make_plan(small.spec_of(study, "prune.l0.seeds=3"), study.parent)
+    notes = compare(spec, more.spec, (study.parent, study.parent), store).notes
+    assert any(re.fullmatch(rf"B \(small\): \d+ of its {len(more.jobs)} jobs, which have no result yet", n) for n in notes), (
+        notes
+    )
     assert (same["difference"] == 0).all()
     assert same["paired"].all()
     assert (same["low"] < 0).all()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from corewood.study.engines.local import Workers, check_script
 from corewood.study.job import Job, Work
 from corewood.study.plan import Plan, make_plan
 from corewood.study.results import Results
-from corewood.study.run import Outcome, report_study, state_of, store_data
+from corewood.study.run import Listener, Outcome, report_study, state_of, store_data
 
 
 @pytest.fixture(scope="module")
@@ -357,6 +357,18 @@ def test_two_runs_on_one_store_share_the_work(study: Path, slow: Outcome, tmp_pa
     found = small.run(study, store.root, *SLOW)
     assert found.computed == 0
     assert small.table_bytes(found) == small.table_bytes(slow)
+
+
+def test_what_another_run_did_is_not_counted(study: Path, tmp_path: Path) -> None:
+    changes = ["fine_tune=null", "prune.l0.sparsity=[0.4]", "prune.l0.seeds=1", "prune.l0.settings.steps=2"]
+    other: list[Outcome] = []
+
+    class Meanwhile(Listener):
+        def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+            other.append(small.run(study, tmp_path / "store", *changes))
+
+    found = small.run(study, tmp_path / "store", *changes, listener=Meanwhile())
+    assert (found.computed, other[0].computed) == (0, len(found.plan.jobs))
 
 
 def test_a_job_that_another_run_is_at_is_left_for_later(study: Path, tmp_path: Path) -> None:

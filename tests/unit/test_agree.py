@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from sklearn.metrics import cohen_kappa_score
 
 from corewood.cli import main
-from corewood.model.mask import Mask
+from corewood.model.mask import Mask, Masks
 
 
 def drawn(seed: int, layers: int = 4, heads: int = 6, keep: float = 0.5) -> Mask:
@@ -46,6 +46,14 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     return error
+
+
+def test_a_pack_with_mlps_gets_the_hint_that_single_files_get(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack = Masks([drawn(0), drawn(1)]).save(tmp_path / "pack.npy")
+    agree(pack)
+    assert "An odd number of heads: if the last column of an .npy is the MLP, say --mlps." in capsys.readouterr().out
+    agree(pack, "--mlps")
+    assert "4 layers x 6 heads each" in capsys.readouterr().out
 
 
 def test_a_folder_of_head_masks(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,8 @@ def test_texts_that_could_be_others_are_asked_about() -> None:
     assert "Say --text; the columns are: a, label" in asks(frame(a=range(6), label=label))
     assert "--text 'a story,told'" in asks(frame(**{"a story": TEXTS, "told": TEXTS, "label": label}))
     assert "no column 'txt' (--text). Did you mean 'text'?" in asks(frame(text=TEXTS, label=label), text=(("txt",),))
+    comma = frame(**{"text, long": TEXTS, "label": label})
+    assert "the column 'text,long' holds a comma, which separates two here; rename it" in asks(comma, text=(("text", "long"),))
     some = frame(text=TEXTS, label=label)
     assert guessed(some, text=(("premise", "hypothesis"), ("text",))).text == ("text",)  # of several, the one that is there
 
@@ -128,6 +130,10 @@ def test_strangers_are_never_given_a_meaning() -> None:
         match_labels(MOOD, ["neg", "pos"], {}, "f")
     with pytest.raises(InputError, match=r"'nonentail' is no class of the model.* --labels nonentail=\.\.\."):
         match_labels(NLI, ["entailment", "neutral", "nonentail"], {}, "f")
+    with pytest.raises(InputError, match=r"with --labels '1 stars=1 star', or"):  # as a shell takes it
+        match_labels(("1 star", "2 stars"), ["1 stars", "2 stars"], {}, "f")
+    with pytest.raises(InputError, match=r"--labels 'no, sir=...'; a comma separates, so rename what holds one"):
+        match_labels(MOOD, ["no, sir"], {}, "f")
 
 
 def test_files_that_are_known() -> None:

@@ -22,6 +22,7 @@ FRAME = pd.DataFrame(
 )
 PAIR = {"text": ["premise", "hypothesis"], "label": "gold"}
 TEXT = {"text": ["a", "b"], "label": [0, 1]}
+SERIES = {"text": pd.Series(["a", None], index=["x", "y"]), "label": pd.Series([0, 1], index=["x", "y"])}
 SPLIT = cw.Split("dev", FRAME.rename(columns={"premise": "first", "gold": "label"})[["first", "label"]], ("yes", "no"))
 
 
@@ -30,10 +31,11 @@ SPLIT = cw.Split("dev", FRAME.rename(columns={"premise": "first", "gold": "label
     [
         lambda frame: frame,
         lambda frame: frame.to_dict("list"),
+        lambda frame: dict(frame.items()),
         lambda frame: frame.to_dict("records"),
         lambda frame: datasets.Dataset.from_pandas(frame, preserve_index=False),
     ],
-    ids=["pandas", "columns", "rows", "datasets"],
+    ids=["pandas", "columns", "series", "rows", "datasets"],
 )
 def test_any_kind_of_data_makes_the_same_task(kind: Callable[[pd.DataFrame], Any]) -> None:
     data = kind(FRAME)
@@ -71,11 +73,20 @@ def test_files_and_data_may_stand_side_by_side(tmp_path: Any) -> None:
     assert again.validation.frame.equals(task.validation.frame)
 
 
+def test_columns_may_be_numbers() -> None:
+    frame = pd.DataFrame([["a b", "x"], ["c", "y"]])
+    for text, label in (("0", "1"), (0, 1), ([0], 1)):
+        assert cw.task(validation=frame, text=text, label=label).labels == ("x", "y")  # type: ignore[arg-type]
+
+
 def test_labels_have_names() -> None:
     assert cw.task(validation=TEXT, labels={0: "bad", 1: "good"}).validation.frame["label"].tolist() == ["bad", "good"]
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["bad", "good"])})
     assert cw.task(validation=datasets.Dataset.from_dict(TEXT, features=features)).labels == ("bad", "good")
     assert cw.task("sst2", validation={"sentence": ["a", "b"], "label": [0, 1]}).labels == ("negative", "positive")
+    for kind in ("category", object):
+        floats = pd.DataFrame(TEXT).assign(label=pd.Series([0.0, 1.0]).astype(kind))
+        assert cw.task(validation=floats, labels={0: "bad", 1: "good"}).labels == ("bad", "good")
     scores = cw.task(validation={"text": ["a", "b"], "label": [0.5, 1.25]}, metric="pearson")
     assert scores.validation.gold.tolist() == [0.5, 1.25]
     three = {"premise": ["a"] * 3, "hypothesis": ["b"] * 3, "label": ["entailment", "neutral", "contradiction"]}
@@ -104,8 +115,13 @@ def test_labels_have_names() -> None:
         (lambda: cw.task(validation=FRAME, challenge=FRAME), "challenge are sets by name, .* not a DataFrame"),
         (lambda: cw.task(validation={"text": ["a"], "label": ["x", "y"]}), "do not make a table"),
         (lambda: cw.task(validation={"text": ["a", None], "label": [0, 1]}), "row 2 has no 'text'"),
+        (lambda: cw.task(validation=SERIES), "row 2 has no 'text'"),
         (lambda: cw.task(validation=TEXT, metric="acuracy"), "task: metric: .*'accuracy'"),
-        (lambda: cw.task(validation=TEXT, labels=["bad", "good"]), "the label '0'; the labels are bad, good"),
+        (
+            lambda: cw.task(validation=TEXT, labels=["bad", "good"]),
+            "the label '0'; the labels are bad, good.* in Python, .*labels={'0'",
+        ),
+        (lambda: cw.task(validation=TEXT, labels="xy"), "task: labels='xy': give a list of names"),
         (lambda: cw.task("overlap", per_cas=3), "task: per_cas: unknown key. Did you mean 'per_case'"),
         (lambda: cw.task(validation=FRAME, challenge={"one": TEXT}, label="gold"), "no column 'gold'"),
         (lambda: cw.Split("dev", FRAME, ("yes", "no")), "split 'dev': no column 'first'.* this one has: premise, hypothesis"),

@@ -71,7 +71,7 @@ def say_what_was_read(console: Console, found: Sequence[Named], last_is_mlp: boo
         console.print(f"  {what} {who}; kept: {span}")
         if len(group) == 1:
             console.print(f"  Only {group[0].name} has them: nothing to compare.", style="yellow", markup=False)
-        if kind == "heads" and shape[1] % 2 and not last_is_mlp and any(m.name.endswith(".npy") for m in group):
+        if kind == "heads" and shape[1] % 2 and not last_is_mlp and any(re.search(r"\.npy(\[\d+\])?$", m.name) for m in group):
             console.print(f"  An odd number of heads: {LAST}.", style="yellow")
 
 

@@ -38,9 +38,11 @@ def audit_and_run(
     show_guess(found, voice)
     text = written(study_of(found, file.parent, file.stem, sparsity, seeds), file.name)
     spec = parse_study(text, str(file))
-    if not kept(text, file):  # else it was tried when it was written
-        show_trial(confirm(found), voice)
-        make_plan(spec, file.parent)  # what cannot be planned is not written
+    there = kept(text, file)
+    show_trial(confirm(found), voice)  # each time: the files and the model may have changed
+    if not there:  # what cannot be planned is not written; planned from here, for the file's folder may not be there yet
+        here = written(study_of(found, Path(), file.stem, sparsity, seeds), file.name)
+        make_plan(parse_study(here, str(file)), Path())
         keep(text, file)
     voice.event("study", file=str(file.resolve()))
     if not (voice.json or voice.quiet):

@@ -34,6 +34,8 @@ class Answers:
     steps: int | None = None
     sparsity: str | None = None
     seeds: int | None = None
+    classes: tuple[str, ...] = ()
+    pad_token: str | None = None
 
 
 def ask(path: Path, given: Answers) -> Answers:
@@ -90,12 +92,15 @@ def write_study(path: Path, answers: Answers, wanted: Wanted) -> None:
     from corewood.model.load import read_config, resolve
     from corewood.spec import parse_study
     from corewood.spec.study import slug
-    from corewood.study.audit import Asked, checkpoint_near, confirm, guess, keep, study_of, written
+    from corewood.study.audit import Asked, confirm, guess, keep, model_of, study_of, written
 
     model, steps, seeds = str(answers.model), int(answers.steps or 0), int(answers.seeds or SEEDS)
     sizes, name = sizes_of(answers.sparsity or SIZES), slug(path.absolute().parent.name)
+    classes, pad_token = answers.classes, answers.pad_token
+    if classes and steps:
+        raise InputError("--classes: a model that is fine-tuned has the training set's; leave it out, or say --steps 0")
     if answers.validation is not None:
-        asked = Asked(model, answers.validation, answers.challenge, answers.train, wanted, steps=steps)
+        asked = Asked(model, answers.validation, answers.challenge, answers.train, wanted, classes, pad_token, steps=steps)
         found = guess(asked)
         show_guess(found, Voice())
         if not steps:
@@ -113,7 +118,7 @@ def write_study(path: Path, answers: Answers, wanted: Wanted) -> None:
             names = ", ".join(option for option, value in given.items() if value)
             raise InputError(f"{names}: are about files of your own; give --validation, too, or leave them out")
         read_config(resolve(model))
-        study = {"name": name, "model": checkpoint_near(model, path.parent), "task": EMBEDDED}
+        study = {"name": name, "model": model_of(model, path.parent, classes, pad_token), "task": EMBEDDED}
         study |= {"fine_tune": {"steps": steps, "learning_rate": 0.00015, "warmup": 20}} if steps else {}
         study |= {"prune": {"l0": {"sparsity": list(sizes), "seeds": seeds}}}
     text = written(study, path.name, seal=False)

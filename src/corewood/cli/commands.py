@@ -228,13 +228,15 @@ def new(
     label: Annotated[list[str] | None, typer.Option()] = None,
     case: Annotated[list[str] | None, typer.Option()] = None,
     labels: Annotated[str | None, typer.Option()] = None,
+    classes: Annotated[str | None, typer.Option(help="Names of the model's classes in its order, if it has none.")] = None,
+    pad_token: Annotated[str | None, typer.Option(help="For decoders whose tokenizer has none.")] = None,
     sparsity: Annotated[str | None, typer.Option(help="Which fractions of the heads and MLPs to remove.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Searches at each size.")] = None,
 ) -> None:
     """Write a commented study file to begin with. Asks what the options do not say; nothing is overwritten."""
     from corewood.cli.beginning import Answers, ask, write_study
 
-    given = Answers(model, validation, tuple(challenge or ()), train, steps, sparsity, seeds)
+    given = Answers(model, validation, tuple(challenge or ()), train, steps, sparsity, seeds, words_of(classes), pad_token)
     path = folder / "study.yaml"
     answers = ask(path, given)
     typer.echo("Looking at the files", err=True) if answers.validation else None

@@ -20,11 +20,14 @@ FORMATS = {
     ".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
 Rows = tuple[pd.DataFrame, dict[str, list[str]], list[str]]  # rows, class names of columns that carry them, notes
 
 
 def file_rows(path: Path, source: SourceSpec, known: Known) -> Rows:
     kind = source.format or ("arrow" if path.is_dir() else FORMATS.get(path.suffix.lower()))
+    if kind is None and path.suffix.lower() in PACKED:
+        raise InputError(f"{path}: is packed, and files are read as they stand; unpack it, and give {path.stem}")
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; set format to csv, tsv, jsonl, parquet or arrow")
     if kind == "arrow":
@@ -102,6 +105,10 @@ def csv_rows(path: Path, text: str) -> pd.DataFrame:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, [])
+        other = {";": "semicolons", "\t": "tabs"}.get(next((c for c in ";\t" if len(header) == 1 and c in header[0]), ""))
+        if other:
+            save = "save it with commas, or with tabs as .tsv" if other == "semicolons" else "name it .tsv, or set format: tsv"
+            raise InputError(f"{path}: {other} separate its columns ({header[0]!r:.60}), and in CSV commas do; {save}")
         rows = []
         for row in filter(None, reader):
             if len(row) != len(header):

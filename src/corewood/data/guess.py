@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from corewood.data.labels import nearest_label, normal
-from corewood.data.read import whole_numbers
+from corewood.data.read import whole_again
 from corewood.errors import InputError, nearest
 from corewood.spec import SourceSpec
 
@@ -98,6 +98,8 @@ def first_there(frame: pd.DataFrame, given: Sequence[tuple[str, ...]], option: s
     if given and not found:
         there = [str(c) for c in frame.columns]
         missing = next(c for c in given[0] if c not in there)
+        if any(re.sub(r"\s*,\s*", ",", c.strip()) == ",".join(given[0]) for c in there):
+            raise InputError(f"{where}: the column {','.join(given[0])!r} holds a comma, which separates two here; rename it")
         raise InputError(
             f"{where}: no column {missing!r} (--{option}).{nearest(missing, there)} The columns are: {', '.join(there)}"
         )
@@ -117,6 +119,12 @@ def known_layout(names: Mapping[str, str], classes: Sequence[str]) -> str | None
 def ask(where: str, what: str, option: str, choices: Sequence[str]) -> InputError:
     told = f"It could be {' or '.join(choices)}. Say it, for instance {option} {quote(choices[0])}"
     return InputError(f"{where}: which column holds the {what}? {told}")
+
+
+def option(name: str, words: Sequence[str]) -> str:
+    """Several words after an option, as a shell takes them."""
+    held = "; a comma separates, so rename what holds one" if any("," in word for word in words) else ""
+    return f"{name} {quote(','.join(words))}{held}"
 
 
 def text_columns(frame: pd.DataFrame, names: Mapping[str, str], where: str) -> tuple[str, ...]:
@@ -147,9 +155,7 @@ def is_wordy(column: pd.Series) -> bool:
 
 def label_values(column: pd.Series) -> list[str]:
     """Distinct, in the spelling of `labels`."""
-    if pd.api.types.is_float_dtype(column) and whole_numbers(column.dropna()):
-        column = column.dropna().astype(int)
-    return sorted({str(value) for value in column.dropna()})
+    return sorted({str(value) for value in whole_again(column).dropna()})
 
 
 def label_column(frame: pd.DataFrame, names: Mapping[str, str], classes: Sequence[str], text: Sequence[str], where: str) -> str:
@@ -241,11 +247,11 @@ def match_labels(classes: Sequence[str], values: Sequence[str], given: Mapping[s
     if values and {*values} <= {*map(str, range(len(classes)))}:
         return {str(i): c for i, c in enumerate(classes)}, {}, "number"
     strangers = [v for v in values if normal(v) not in names]
-    blanks = ",".join(f"{v}={nearest_label(v, classes) or prefixed(v, classes) or '...'}" for v in strangers[:8])
+    blanks = [f"{v}={nearest_label(v, classes) or prefixed(v, classes) or '...'}" for v in strangers[:8]]
     shown = ", ".join(map(repr, strangers[:8])) + (", ..." if len(strangers) > 8 else "")
     raise InputError(
         f"{where}: {shown} {'is' if len(strangers) == 1 else 'are'} no class of the model, which has {', '.join(classes)}. "
-        f"Say which is which with --labels {blanks}, or remove those rows"
+        f"Say which is which with {option('--labels', blanks)}, or remove those rows"
     )
 
 

@@ -47,7 +47,7 @@ def fold_classes(classes: Sequence[str], split: Split) -> np.ndarray:
         raise InputError(
             f"the checkpoint calls its classes {', '.join(classes)}, so their order is unknown; set model.labels to the "
             f"names in the order of the logits, for instance model.labels: [{', '.join(split.labels)}]; in Python, "
-            "cw.load(checkpoint, labels=[...])"
+            f"cw.load(checkpoint, labels=[...]) or, of a net in memory, net.config.id2label = {dict(enumerate(split.labels))}"
         )
     places = {normal(label): index for index, label in enumerate(split.labels)}
     fold = {normal(one): normal(other) for one, other in split.fold.items()}

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from corewood.data.files import Rows, dataset_rows
+from corewood.data.files import Rows, dataset_rows, plain_rows
 from corewood.data.labels import check_spellings, normal
 from corewood.data.overlap import overlap
 from corewood.data.read import check_labels, read_split
@@ -90,6 +90,8 @@ def task(
     for key, several in (("files", files), ("challenge", challenge)):
         if several is not None and not isinstance(several, Mapping):
             raise InputError(f"task: {key} are sets by name, {key}={{'hard': ...}}, not {a_kind(several)}")
+    if isinstance(labels, str):
+        raise InputError(f"task: labels={labels!r}: give a list of names, or what values are called, {{0: 'no', 1: 'yes'}}")
     for taken in challenge or {}:
         if taken in ("train", "validation", *(files or {})):
             raise InputError(f"task: a challenge set cannot be called {taken!r}, as another set is; choose another name")
@@ -109,14 +111,15 @@ def task(
         labels = [*dict.fromkeys(label for data in splits for label in data.labels)] or None
     layouts = KNOWN.get(name, {})
     names = {str(value): named for value, named in labels.items()} if isinstance(labels, Mapping) else {}
-    everywhere = {"text": (text,) if isinstance(text, str) else text, "label": label, "labels": names}
-    beside = {**everywhere, "case": case, "group": group, "fold": fold}
+    texts = None if text is None else [column_name(part) for part in ([text] if isinstance(text, str | int) else text)]
+    everywhere = {"text": texts, "label": column_name(label), "labels": names or None}
+    beside = {**everywhere, "case": column_name(case), "group": column_name(group), "fold": fold}
     sources: dict[str, SourceSpec] = {}
     rows: dict[str, Rows] = {}
     for split, data in given.items():
         inside = split in ("train", "validation")
         place = f"task.{split}" if inside else f"task.challenge.{split}"
-        columns = {key: value for key, value in (everywhere if inside else beside).items() if value}
+        columns = {key: value for key, value in (everywhere if inside else beside).items() if value is not None}
         if split in layouts and "text" not in columns:
             columns["layout"] = layouts[split]
         sources[split], found = source_of(data, place, columns)
@@ -133,6 +136,11 @@ def task(
         challenge=sources,
     )
     return read_task(spec, Path(), seed, rows=rows)[0]
+
+
+def column_name(given: Any) -> Any:
+    """As `plain_rows` calls it: a frame that was given none has numbers."""
+    return str(given) if isinstance(given, int) else given
 
 
 def made(kind: type[S], who: str, **settings: Any) -> S:
@@ -171,12 +179,12 @@ def rows_of(data: Any, place: str) -> Rows:
     if type(data).__module__.startswith("datasets.") and type(data).__name__ == "Dataset":
         return dataset_rows(data)
     if isinstance(data, pd.DataFrame):
-        return data.reset_index(drop=True), {}, []
+        return plain_rows(data), {}, []
     try:
         if isinstance(data, Mapping):
-            return pd.DataFrame(dict(data)), {}, []
+            return plain_rows(pd.DataFrame(dict(data))), {}, []
         if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
-            return pd.DataFrame([*data]), {}, []
+            return plain_rows(pd.DataFrame([*data])), {}, []
     except ValueError as problem:
         raise InputError(f"{place}: its columns do not make a table ({problem})") from None
     raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -216,7 +217,12 @@ def label_names(
 
 
 def whole_again(column: pd.Series) -> pd.Series:
-    """Integers that a missing value has made floats."""
+    """Integers that a missing value has made floats, in columns of numbers, objects or categories."""
+    if column.dtype == object or isinstance(column.dtype, pd.CategoricalDtype):
+        values = [value for value in column.dropna().unique() if not isinstance(value, bool)]
+        if not values or not all(isinstance(value, numbers.Real) for value in values):
+            return column
+        column = column.astype(float)
     floats = pd.api.types.is_float_dtype(column) and whole_numbers(column.dropna())
     return column.astype("Int64") if floats else column
 
@@ -244,10 +250,12 @@ def check_labels(split: Split, labels: tuple[str, ...], key: str) -> Split:
         many = int((split.frame["label"] == strangers[0]).sum())
         have = "1 example has" if many == 1 else f"{many} examples have"
         named = ", ".join(f"{label}: {nearest_label(label, labels) or '...'}" for label in strangers)
+        in_python = ", ".join(f"{label!r}: {nearest_label(label, labels) or '...'!r}" for label in strangers)
         many_as_one = f", count several of them as it with {key}.fold: {{...: {strangers[0]}}}" if ".challenge." in key else ""
         raise InputError(
             f"{key}: {have} the label {strangers[0]!r}; the labels are {', '.join(labels)}. "
-            f"Say which of them it is with {key}.labels: {{{named}}}{many_as_one}, or add it to the task's labels"
+            f"Say which of them it is with {key}.labels: {{{named}}}{many_as_one}, or add it to the task's labels; "
+            f"in Python, cw.task(..., labels={{{in_python}}})"
         )
     frame = split.frame.assign(label=split.frame["label"].map(lambda v: spelling[normal(v)]))
     return Split(split.name, frame, labels, split.fold)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from corewood.data.encode import SPECIAL, Encoded, Words, by_length, words_of
-from corewood.data.task import Split
+from corewood.data.task import Split, a_kind
 from corewood.errors import InputError
 from corewood.evaluate.metrics import Z
 from corewood.model.families import FAMILIES
@@ -244,6 +244,9 @@ def attention_map(model: Model, first: str, second: str | None = None) -> Attent
         np.float64(1.0)
     """
     check_model(model, "attention_map")
+    for text in (first, second):
+        if not isinstance(text, str | None):
+            raise InputError(f"attention_map: takes a text, or two, not {a_kind(text)}")
     words = words_of(model.tokenizer, (first,) if second is None else (first, second), model.max_length)
     values = attention_of(model, [words])[0].numpy()
     first_token = np.unique(words.word, return_index=True)[1]  # (word,)

@@ -6,6 +6,7 @@ missing or of another shape it draws anew. Here that is refused, before anything
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -142,8 +143,10 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: Any, source: st
 
 def positions(config: Any, tokenizer: PreTrainedTokenizerBase, max_length: int | None = None) -> int:
     """The longest text in tokens: what was asked for, the tokenizer's limit, the model's positions."""
+    if max_length is not None and not (isinstance(max_length, numbers.Integral) and max_length >= SHORTEST):
+        raise InputError(f"max_length={max_length!r}: give a whole number of tokens, {SHORTEST} or more")
     own = getattr(config, "max_position_embeddings", 10**9) - family(config.model_type).position_offset
-    room = int(min(max_length or 10**9, tokenizer.model_max_length, own))
+    room = int(min(10**9 if max_length is None else max_length, tokenizer.model_max_length, own))
     if room < SHORTEST:
         raise InputError(f"the model has room for {room} tokens, and a text needs {SHORTEST}; look at max_position_embeddings")
     return room

@@ -221,9 +221,7 @@ def checked_means(means: Means | None, model: Model) -> Means:
     """Those given, or those that the model carries, if they are of such a model."""
     means = means or model.means
     if means is None:
-        raise InputError(
-            "mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero' or 'resample'"
-        )
+        raise InputError("mean ablation needs mean activations: pass means=cw.mean_activations(model, split), or ablate='zero'")
     if means.heads.shape[:2] != (model.units.layers, model.units.heads) or means.heads.shape[2] != model.head_width:
         raise InputError(f"{repr(means)[1:-1]}: are not of this model; make them anew, cw.mean_activations(model, split)")
     return means

@@ -98,6 +98,8 @@ class Model:
 
     def save(self, folder: str | Path) -> Path:
         """Weights, config and tokenizer, as transformers and `cw.load` read them."""
+        if Path(folder).exists() and not Path(folder).is_dir():  # transformers would log that, and write nothing
+            raise InputError(f"save: {folder} is a file, and a model is a folder; choose another name")
         quiet_transformers()
         self.net.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
@@ -286,6 +288,14 @@ def count_units(net: PreTrainedModel, row: Family, matrices: bool = False) -> Un
     )
 
 
+def check_finite(logits: np.ndarray, name: str) -> None:
+    if not np.isfinite(logits).all():
+        raise InputError(
+            f"model {name}: its logits are not finite (NaN or infinite), so its weights are damaged or its training diverged; "
+            "give another checkpoint"
+        )
+
+
 @torch.inference_mode()
 def self_check(model: Model) -> None:
     """All gates open change no logit; closing any one changes some. Row k of a batch closes unit k - 1 alone."""
@@ -306,6 +316,7 @@ def self_check(model: Model) -> None:
         with gated(model, Gates.from_vector(part.to(model.device), units.layers, units.heads), "zero"):
             closed = model.net(**inputs).logits
         if not changed:
+            check_finite(plain[0].float().cpu().numpy(), model.name)
             moved = float((plain[0] - closed[0]).abs().max() / (1 + plain[0].abs().max()))
         changed += (plain != closed).any(-1).tolist()
     if not moved <= ROUNDING:

@@ -106,7 +106,10 @@ class Mask:
     mlps: np.ndarray  # (layer,) bool
 
     def __post_init__(self) -> None:
-        heads, mlps = np.asarray(self.heads), np.asarray(self.mlps)
+        try:
+            heads, mlps = np.asarray(self.heads), np.asarray(self.mlps)
+        except ValueError:  # rows of several lengths
+            raise InputError("a mask needs heads (layer, head) and mlps (layer,); give every layer as many heads") from None
         if heads.ndim != 2 or mlps.shape != heads.shape[:1]:
             pack = "; several masks in one file are read by cw.Masks.load" if heads.ndim == 3 else ""
             raise InputError(f"a mask needs heads (layer, head) and mlps (layer,), not {heads.shape} and {mlps.shape}{pack}")
@@ -170,6 +173,7 @@ class Mask:
     # set algebra
 
     def _like(self, other: Mask) -> None:
+        one_mask(other, "&, | and -")
         if self.heads.shape != other.heads.shape:
             raise InputError(f"masks of different shapes: {self.heads.shape} and {other.heads.shape} (layer, head)")
 
@@ -182,7 +186,7 @@ class Mask:
         return Mask(self.heads | other.heads, self.mlps | other.mlps)
 
     def __sub__(self, other: Mask) -> Mask:
-        return self & ~other
+        return self & ~one_mask(other, "&, | and -")
 
     def __invert__(self) -> Mask:
         return Mask(~self.heads, ~self.mlps)
@@ -359,6 +363,8 @@ class Masks(Sequence[Mask]):
     def save(self, path: str | Path) -> Path:
         """Write all as one .safetensors, .json or .npy, as `Mask.save` does, with an axis of masks in front. How they were
         found is not kept."""
+        if not len(self):
+            raise InputError(f"{path}: there is no mask to save in an empty cw.Masks")
         return write_parts(self.heads, self.mlps, Path(path))
 
     @classmethod

@@ -72,8 +72,8 @@ def mean_activations(model: Model, split: Split, examples: int = 2048, seed: int
 
 def sample_indices(count: int, examples: int, seed: int) -> np.ndarray:
     """Which examples a sample takes: all of them, or so many drawn without repetition, in their own order."""
-    if examples < 1:
-        raise InputError(f"a sample of {examples} examples: take 1 or more")
+    if not isinstance(examples, int | np.integer) or examples < 1:
+        raise InputError(f"a sample of {examples!r} examples: take 1 or more, a whole number")
     if examples >= count:
         return np.arange(count)
     return np.sort(np.random.default_rng([seed, 0x5A]).choice(count, examples, replace=False))

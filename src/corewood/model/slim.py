@@ -114,7 +114,8 @@ def slim(model: Model, mask: Mask, ablate: Ablation = "mean", means: Means | Non
     check_model(model, "slim")
     one_mask(mask, "slim")
     if not can_slim(ablate):
-        raise InputError("slim: resampled values differ from token to token, which no model can hold; choose mean or zero")
+        why = "resampled values differ from token to token, which no model can hold; " if ablate == "resample" else ""
+        raise InputError(f"slim: ablate={ablate!r}: {why}choose mean or zero")
     check_open(model)
     small = replace(model, net=deepcopy(model.net))
     for change in changes(small, mask, ablate, means):

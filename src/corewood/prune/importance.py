@@ -18,7 +18,7 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, by_length, encode
 from corewood.data.labels import gold_classes
-from corewood.data.task import Split, one_split
+from corewood.data.task import Split, a_kind, one_split
 from corewood.errors import InputError, JobError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
@@ -211,6 +211,8 @@ def prune_units(
     if prune not in get_args(Prunes):
         raise InputError(f"prune_units: prune={prune!r}: choose both, heads or mlps")
     settings = settings or Importance.model_validate({})
+    if not isinstance(settings, Importance):
+        raise InputError(f"prune_units: takes settings, cw.Importance(sparsity=0.5), not {a_kind(settings)}")
     if "prune" in settings.model_fields_set:
         raise InputError("prune_units: prune is an argument of its own here: prune_units(model, split, prune='heads')")
     if settings.like is not None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
-from corewood.data.task import Split, one_split
+from corewood.data.task import Split, a_kind, one_split
 from corewood.errors import InputError
 from corewood.evaluate.metrics import score
 from corewood.evaluate.predict import logits_of
@@ -176,6 +176,8 @@ def prune_weights(
     """
     check_model(model, "prune_weights")
     one_split(split, "prune_weights")
+    if settings is not None and not isinstance(settings, Magnitude):
+        raise InputError(f"prune_weights: takes settings, cw.Magnitude(sparsity=0.5), not {a_kind(settings)}")
     if settings is not None and settings.like is not None:
         raise InputError("prune_weights: like is a setting of studies, which have masks to be like; give sparsity or threshold")
     judge = weight_judge(model, encode(split, model.tokenizer, model.max_length), gold_classes(model.labels, split), metric)

@@ -90,8 +90,9 @@ def export(
 
 
 def check_ablation(ablate: Ablation | None) -> None:
-    if ablate == "resample":
-        raise InputError("export: resampled values differ from token to token, which no file can hold; choose mean or zero")
+    if ablate not in ("mean", "zero", None):
+        why = "resampled values differ from token to token, which no file can hold; " if ablate == "resample" else ""
+        raise InputError(f"export: ablate={ablate!r}: {why}choose mean or zero")
 
 
 def judged(model: Model, mask: Mask | WeightMask, ablate: Ablation, means: Means | None, task: Task) -> list[Judged]:

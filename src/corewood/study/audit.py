@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from scipy.optimize import linear_sum_assignment
 
 from corewood.data.encode import encode
 from corewood.data.files import check_twice, file_rows
-from corewood.data.guess import Columns, Wanted, columns_of, label_values, refold, text_and_label
+from corewood.data.guess import Columns, Wanted, columns_of, label_values, option, refold, text_and_label
 from corewood.data.labels import fold_classes
 from corewood.data.layouts import Known
 from corewood.data.read import check_labels, read_split
 from corewood.errors import InputError, nearest
 from corewood.evaluate.predict import logits_of
-from corewood.model.load import check_head, class_names, load, read_config, resolve
+from corewood.model.load import check_finite, check_head, class_names, load, read_config, resolve
 from corewood.spec import SourceSpec
 from corewood.spec.loader import load_yaml
 from corewood.spec.schema import SCHEMA, modeline
@@ -120,6 +120,9 @@ def guess(asked: Asked) -> Guess:
         made[key] = columns_of(frame, classes, asked.wanted, str(asked.files[key]), hard, layouts=not task.fold)
         if task.fold and key != "validation":
             made[key] = refold(made[key], label_values(frame[made[key].label]), task)
+        if named and not asked.classes and made[key].by == "name":  # nobody named them: a number is only a place
+            made[key] = replace(made[key], by="number")
+    check_said(asked, made, frames)
     check_alike(asked, made, frames)
     return Guess(asked, classes, named, made)
 
@@ -153,13 +156,21 @@ def known_classes(asked: Asked, own: tuple[str, ...], validation: pd.DataFrame) 
     numbers = tuple(map(str, range(len(own))))
     _, label = text_and_label(validation, (), asked.wanted, str(asked.validation))
     values = label_values(validation[label])
-    if set(values) <= set(numbers) and not asked.wanted.labels:
+    if {*asked.wanted.labels.values(), *(v for v in values if v not in asked.wanted.labels)} <= {*numbers}:
         return numbers, True
     said = list(dict.fromkeys(asked.wanted.labels.values())) or values
     raise InputError(
         f"{asked.checkpoint}: calls its classes {', '.join(own)}, so which is which is not known; name them in the order of "
-        f"its outputs, for instance --classes {','.join(said)}{best_order(asked, own, said)}"
+        f"its outputs, for instance {option('--classes', said)}{best_order(asked, own, said)}"
     )
+
+
+def check_said(asked: Asked, made: Mapping[str, Columns], frames: Mapping[str, pd.DataFrame]) -> None:
+    """What --labels speaks of is in some file."""
+    there = sorted({value for key, columns in made.items() for value in label_values(frames[key][columns.label])})
+    strangers = [value for value in asked.wanted.labels if value not in there]
+    if strangers:
+        raise InputError(f"--labels: no file has the label {' or '.join(map(repr, strangers))}; they have {', '.join(there)}")
 
 
 def check_alike(asked: Asked, made: Mapping[str, Columns], frames: Mapping[str, pd.DataFrame]) -> None:
@@ -175,11 +186,11 @@ def check_alike(asked: Asked, made: Mapping[str, Columns], frames: Mapping[str, 
             )
         numbers = label_values(frames[key][columns.label])
         if columns.by == "number" and (first.by != "number" or numbers != label_values(frames["validation"][first.label])):
-            blanks = ",".join(f"{number}=..." for number in numbers)
+            blanks = [f"{number}=..." for number in numbers]
             raise InputError(
                 f"{path}: its labels are the numbers {', '.join(numbers)}, and {asked.validation}, which has "
                 f"{', '.join(label_values(frames['validation'][first.label]))}, does not tell what they mean. Say it with "
-                f"--labels {blanks}"
+                f"{option('--labels', blanks)}"
             )
 
 
@@ -208,6 +219,7 @@ def tried(asked: Asked, classes: Sequence[str], named: bool, columns: Columns) -
     split = check_labels(split, split.labels if split.fold else tuple(classes), "validation")
     model = load(resolve(asked.checkpoint), tuple(classes) if named else None, pad_token=asked.pad_token, check=False)
     logits = logits_of(model, model.units.full(), encode(split, model.tokenizer, model.max_length))
+    check_finite(logits, asked.checkpoint)
     answers = fold_classes(classes, split)[logits.argmax(1)]  # (example,) as labels of the set
     counts = np.zeros((len(split.labels), len(split.labels)), int)
     np.add.at(counts, (split.gold, answers), 1)  # (label, answer)
@@ -223,18 +235,24 @@ def confirm(found: Guess) -> Trial:
     said = f"the model is right on {trial.right:.0%} of {trial.examples} examples"
     names = columns.labels or {label: label for label in trial.labels}
     meant = {label: trial.labels[i] for label, i in zip(trial.labels, trial.meant, strict=True)}
-    swapped = ",".join(f"{value}={meant[name]}" for value, name in names.items())
+    swapped = option("--labels", [f"{value}={meant[name]}" for value, name in names.items()])
     if columns.by != "as said" and trial.doubtful:
+        if asked.classes and columns.by == "name" and not columns.fold:  # their order was said, and is what is wrong
+            given, better = (option("--classes", names) for names in (asked.classes, reordered(trial)))
+            raise InputError(
+                f"{asked.validation}: {said} with {given}, and on {trial.best:.0%} with {better}. "
+                "Say that, or with --labels what labels of the file mean"
+            )
         raise InputError(
-            f"{asked.validation}: {said} with its labels as they stand, and on {trial.best:.0%} with --labels {swapped}. "
+            f"{asked.validation}: {said} with its labels as they stand, and on {trial.best:.0%} with {swapped}. "
             "Say which is right, with --labels"
         )
     chance = 1 / len(found.classes)
     if columns.by == "number" and trial.right < chance + (chance * (1 - chance) / trial.examples) ** 0.5 * 2:
-        blanks = ",".join(f"{value}=..." for value in names)
+        blanks = option("--labels", [f"{value}=..." for value in names])
         raise InputError(
             f"{asked.validation}: its labels are numbers, and {said} if they are in the order of its classes, which does not "
-            f"tell whether they are. Say it with --labels {blanks} (classes: {', '.join(found.classes)})"
+            f"tell whether they are. Say it with {blanks} (classes: {', '.join(found.classes)})"
         )
     return trial
 
@@ -248,17 +266,23 @@ def best_order(asked: Asked, own: Sequence[str], labels: Sequence[str]) -> str:
     right = f"right on {trial.right:.0%} of {trial.examples} validation examples"
     if not trial.doubtful:
         return f" (it is then {right})"
-    order = [trial.labels[trial.meant.index(i)] for i in range(len(labels))]
-    return f" (it is then {right}, and on {trial.best:.0%} with --classes {','.join(order)})"
+    return f" (it is then {right}, and on {trial.best:.0%} with {option('--classes', reordered(trial))})"
+
+
+def reordered(trial: Trial) -> list[str]:
+    """The names of the classes in the order that makes the model right most often."""
+    return [trial.labels[trial.meant.index(i)] for i in range(len(trial.labels))]
 
 
 # the study file
 
 
 def near(path: Path, home: Path) -> str:
-    """As a study file in `home` has it."""
+    """As a study file in `home` has it. Folders without their links, for `..` leads out of where a link leads; the file
+    keeps its name, which tells its format."""
     try:
-        return Path(os.path.relpath(path.absolute(), home.absolute())).as_posix()
+        folder, name = os.path.split(path.absolute())
+        return Path(os.path.relpath(os.path.join(os.path.realpath(folder), name), os.path.realpath(home))).as_posix()
     except ValueError:  # another drive
         return str(path.absolute())
 
@@ -266,6 +290,13 @@ def near(path: Path, home: Path) -> str:
 def checkpoint_near(checkpoint: str, home: Path) -> str:
     folder = user_path(checkpoint)
     return near(folder, home) if folder.is_dir() else checkpoint
+
+
+def model_of(checkpoint: str, home: Path, classes: Sequence[str], pad_token: str | None) -> Any:
+    """The model as a study has it: its name alone where that is all."""
+    more = {**({"labels": list(classes)} if classes else {}), **({"pad_token": pad_token} if pad_token else {})}
+    near_by = checkpoint_near(checkpoint, home)
+    return {"checkpoint": near_by, **more} if more else near_by
 
 
 def study_of(found: Guess, home: Path, name: str, sparsity: Sequence[float], seeds: int) -> dict[str, Any]:
@@ -277,15 +308,12 @@ def study_of(found: Guess, home: Path, name: str, sparsity: Sequence[float], see
         made = found.files[key].source(near(asked.files[key], home), limit).model_dump(mode="json", exclude_defaults=True)
         return {k: v[0] if k == "text" and len(v) == 1 else v for k, v in made.items()}
 
-    model: Any = {"checkpoint": checkpoint_near(asked.checkpoint, home)}
-    model |= {"labels": list(found.classes)} if found.named else {}
-    model |= {"pad_token": asked.pad_token} if asked.pad_token else {}
     labels = {} if found.files["validation"].fold or asked.steps else {"labels": list(found.classes)}
     challenge = {key.removeprefix("challenge."): source(key) for key in found.files if key.startswith("challenge.")}
     train = {"train": source("train")} if "train" in found.files else {}
     return {
         "name": name,
-        "model": model["checkpoint"] if len(model) == 1 else model,
+        "model": model_of(asked.checkpoint, home, found.classes if found.named else (), asked.pad_token),
         "task": {**labels, **train, "validation": source("validation"), "challenge": challenge},
         **({"fine_tune": {"steps": asked.steps}} if asked.steps else {}),
         "prune": {"l0": {"sparsity": list(sparsity), "seeds": seeds}},

@@ -103,7 +103,11 @@ def compare(one: StudySpec, other: StudySpec, bases: tuple[Path, Path], store: S
     only = len(mine) == len(theirs) == 1
     names = zip(mine, theirs, strict=True) if only else ((name, name) for name in mine if name in theirs)
     sides = [(Side(results[0], mine[a]), Side(results[1], theirs[b])) for a, b in names]
-    notes: list[str] = []
+    notes = [
+        f"{side} ({found.plan.spec.name}): {len(found.holes)} of its {len(found.plan.jobs)} jobs, which have no result yet"
+        for side, found in zip("AB", results, strict=True)
+        if found.holes
+    ]
     scores = pd.DataFrame([row for pair in sides for row in score_rows(*pair, notes)])
     masks = pd.DataFrame([row for pair in sides for row in mask_rows(*pair, notes)])
     heads = pd.DataFrame([row for pair in sides for row in head_rows(*pair)])

@@ -143,8 +143,8 @@ class Taken(Exception):
     """This host was not heard of for so long that another may have taken the job over."""
 
 
-def execute(job: Job, store: Store, progress: Progress) -> None:
-    """Do one job, unless another process has done it; its entry is there in the end."""
+def execute(job: Job, store: Store, progress: Progress) -> bool:
+    """Do one job, unless another process has done it; its entry is there in the end. Whether it was done here."""
     for _ in range(TRIES):
         try:
             return attempt(job, store, progress)
@@ -159,13 +159,13 @@ def settle() -> None:
     gc.freeze()
 
 
-def attempt(job: Job, store: Store, tell: Progress) -> None:
+def attempt(job: Job, store: Store, tell: Progress) -> bool:
     from corewood.study.kinds import KINDS
 
     settle()
     with store.claim(job.key) as claim:
         if store.has(job.kind, job.key):
-            return
+            return False
 
         def progress(done: int, total: int) -> None:
             if claim.lost:
@@ -186,3 +186,4 @@ def attempt(job: Job, store: Store, tell: Progress) -> None:
             if claim.lost:
                 raise Taken
         store.clear_scratch(job.key)
+        return True

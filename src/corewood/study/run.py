@@ -113,12 +113,16 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
     show.planned(plan, missing)
     store_data(plan, store, show)
     reasons: dict[str, str] = {}
+    found: set[str] = set()  # what another run on this store did
 
     def tell(event: Event) -> None:
         if not event.key:
             show.workers(event.detail) if event.state == "workers" else show.say(event.detail)
             return
         job = plan.jobs[event.key]
+        if event.state == "found":
+            found.add(job.key)
+            return
         if event.state == "failed":
             reasons[job.key] = event.detail
             store.fail(job.key, event.detail)
@@ -133,7 +137,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
 
     if missing:
         engine.run(missing, store, tell)
-    return finish(plan, store, reasons, show, started, len(missing) - len(reasons))
+    return finish(plan, store, reasons, show, started, len(missing) - len({*reasons, *found}))
 
 
 def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:

@@ -22,7 +22,7 @@ class Event:
     """What happened to a job; or, without a key, what there is to say of the workers."""
 
     key: str
-    state: Literal["started", "progress", "done", "failed", "blocked", "workers", "note"]
+    state: Literal["started", "progress", "done", "failed", "blocked", "found", "workers", "note"]  # found: done by another run
     detail: str = ""
     done: int = 0
     total: int = 0

@@ -31,7 +31,8 @@ class Inline:
         tell(Event(job.key, "started"))
         problem = ""
         try:
-            execute(job, store, lambda done, total: tell(Event(job.key, "progress", "", done, total)))
+            if not execute(job, store, lambda done, total: tell(Event(job.key, "progress", "", done, total))):
+                tell(Event(job.key, "found"))
         except StoreError:
             raise
         except Exception as raised:

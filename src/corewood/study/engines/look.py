@@ -157,7 +157,8 @@ def do(content: dict[str, Any], root: str, patience: float, beside: Sequence[dic
         if beside and torch.cuda.is_available():
             every = [job, *map(Job.from_plain, beside)]
             search_ahead([Work(one, store, Path(), lambda done, total: None) for one in every])
-        execute(job, store, progress)
+        if not execute(job, store, progress):
+            worker.log_event("corewood", {"event": {"key": job.key, "state": "found"}})
     except CorewoodError:
         raise
     except Exception as problem:
