@@ -63,6 +63,14 @@ def test_a_kind_that_has_not_begun_is_guessed_from_the_others(clock: Clock) -> N
     assert tally.left() == f"about {span(180)} left"  # a training step is about three forward passes
 
 
+def test_a_job_on_two_cores_is_as_two_at_a_time(clock: Clock) -> None:
+    tally, others = Tally(), jobs("retrain", 4, 100)
+    first = Job.make(KINDS["fine_tune"], "fine-tune", {}, local={"threads": 2}, work=100)
+    tally.start([first, *others])
+    finish(tally, clock, [first], 60.0)
+    assert tally.left() == f"about {span(2 * 120)} left"  # 120 s of a core each, two at a time
+
+
 def test_what_failed_says_nothing_about_time(clock: Clock) -> None:
     tally, some = Tally(), jobs("predict", 4, 100)
     tally.start(some)

@@ -133,6 +133,10 @@ def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers:
     emit("plan", **facts, **seconds, jobs=jobs, **({} if need is None else {"cluster": asdict(need)}))
 
 
+def cores(job: Job) -> int:
+    return int(job.local.get("threads", 1))
+
+
 class Tally:
     """What has happened so far."""
 
@@ -141,7 +145,7 @@ class Tally:
         self.jobs: list[Job] = []
         self.ended: dict[str, str] = {}  # key -> done, failed, blocked
         self.running: dict[str, tuple[Job, float, float]] = {}  # key -> job, when it began, share done
-        self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds and work of the jobs that are done
+        self.spent: dict[str, tuple[float, float]] = {}  # kind -> seconds of a core and work of the jobs that are done
         self.todo: dict[str, float] = {}  # kind -> work of the jobs that have not ended
         self.count: Counter[str] = Counter()  # kind -> jobs
         self.over: dict[str, Counter[str]] = {}  # kind -> how many are done, failed, blocked
@@ -165,7 +169,7 @@ class Tally:
             self.todo[job.kind] -= job.work
             if event.state == "done":
                 seconds, work = self.spent.get(job.kind, (0.0, 0.0))
-                self.spent[job.kind] = seconds + time.monotonic() - began, work + job.work
+                self.spent[job.kind] = seconds + cores(job) * (time.monotonic() - began), work + job.work
 
     def left(self) -> str:
         seconds = self.seconds_left()
@@ -177,7 +181,7 @@ class Tally:
         spent, left = dict(self.spent), dict(self.todo)
         for job, began, part in list(self.running.values()):
             seconds, work = spent.get(job.kind, (0.0, 0.0))
-            spent[job.kind] = seconds + now - began, work + part * job.work
+            spent[job.kind] = seconds + cores(job) * (now - began), work + part * job.work
             left[job.kind] -= part * job.work
         seconds = sum(s for s, _ in spent.values())
         known = sum(work * usual(kind) for kind, (_, work) in spent.items())
@@ -187,7 +191,7 @@ class Tally:
         todo = sum(work * paces.get(kind, usual(kind) * seconds / known) for kind, work in left.items())
         if seconds < 0.02 * (seconds + todo):
             return None
-        return todo * (now - self.began) / seconds + self.after  # as many at a time as so far
+        return todo * (now - self.began) / seconds + self.after  # as many cores at a time as so far
 
 
 def said_of(event: Event, seconds: float) -> str:
