@@ -61,7 +61,7 @@ def seconds(work: Callable[[np.ndarray], None], batches: list[np.ndarray]) -> fl
 def compare(name: str, model: Model, sample: Encoded, steps: int) -> None:
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, steps=10 * steps)
-    state = State.start(len(model.units), settings, 0, len(sample))
+    state = State.start(len(model.units), settings, 0)
     all_texts = Texts(model, sample, shared.logits, shared.means, "mean")
     rng = np.random.default_rng(0)
     random = [rng.choice(len(sample), MICRO * MICROS, replace=False) for _ in range(steps + 1)]

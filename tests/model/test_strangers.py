@@ -87,7 +87,7 @@ def test_searches_with_dropout_draw_what_they_always_drew(monkeypatch: pytest.Mo
 
     def after_a_step() -> torch.Tensor:
         with frozen(model, dropout=True):
-            return step(texts, np.arange(8), settings, 0, State.start(len(model.units), settings, 0, len(texts))).values
+            return step(texts, np.arange(8), settings, 0, State.start(len(model.units), settings, 0)).values
 
     found = after_a_step()
     monkeypatch.setattr("corewood.model.first_token.reads_first", lambda _model: False)
