@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from transformers import get_linear_schedule_with_warmup
 
 import corewood as cw
 from corewood.analyse.generalisation import comparable
-from corewood.data.encode import encode
+from corewood.data.encode import encode, shuffled
 from corewood.data.overlap import overlap
 from corewood.errors import InputError, JobError
 from corewood.evaluate.predict import logits_of
@@ -26,9 +26,21 @@ from corewood.model.load import Model
 from corewood.model.mask import Units
 from corewood.model.reference import reference
 from corewood.prune.concrete import HIGH, LOW, TEMPERATURE, closed_probability, mean_gate, sample_gates, shift_to
-from corewood.prune.exchange import Exchanged, Texts, doubt, draw, exchange_round, linearise
+from corewood.prune.exchange import GAIN, Exchanged, Texts, doubt, draw, exchange_round, linearise
 from corewood.prune.final import final_mask, released_rule
-from corewood.prune.l0 import Found, State, best_of_starts, held_out, l0_search, pins, step, stream, target_at
+from corewood.prune.l0 import (
+    Found,
+    State,
+    batches_of,
+    best_of_starts,
+    held_out,
+    l0_search,
+    pins,
+    step,
+    steps,
+    stream,
+    target_at,
+)
 from corewood.spec import L0, kept_units
 
 TASK = overlap(train=400, validation=32, per_case=2)
@@ -408,7 +420,43 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
         vector[[opened, closed]] = False, True
         others.append(model.units.from_vector(vector))
     values = np.stack([learnt.kl_of(other) for other in others]).mean(1)
-    assert values.min() > 0.99 * state.value
+    assert values.min() > (1 - GAIN) * state.value
+
+
+def test_a_text_that_counts_three_times_is_as_good_as_three_texts() -> None:
+    model = tiny.model()
+    sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(40))  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    settings = L0(sparsity=0.5, steps=4, batch=4, noise="batch")  # one draw of the gates for all texts
+    begun = State.start(len(model.units), settings, 0)
+    with frozen(model, dropout=False):
+        (one,) = steps(texts, [(np.array([3, 3, 3, 7]), np.ones(4))], settings, [0], [begun])
+        (other,) = steps(texts, [(np.array([3, 7]), np.array([1.5, 0.5]))], settings, [0], [begun])
+    assert one.rows[0]["kl"] == pytest.approx(other.rows[0]["kl"], rel=1e-4)
+    torch.testing.assert_close(one.first, other.first, rtol=1e-3, atol=1e-7)  # Adam's first moment is the gradient's
+
+
+def test_the_steps_of_a_search_prefer_texts_in_doubt_and_make_up_for_it() -> None:
+    model = tiny.model()
+    sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
+    full = np.tile([4.0, -4.0], (len(sample), 1))
+    rare = np.arange(5, len(sample), 40)
+    full[rare] = [0.1, -0.1]
+    texts = Texts(model, sample, full, reference(model, sample).means, "mean")
+    learnt, _ = held_out(len(sample))
+    rare = np.intersect1d(rare, learnt)
+    auto = L0(sparsity=0.5, batch=8, budget=0.125)  # eight steps of eight, fewer than there are texts
+    seen = list(islice(batches_of(texts, learnt, auto, 3), auto.gradient_steps))
+    rows, counts = (np.concatenate(part) for part in zip(*seen, strict=True))
+    assert len({*rows}) == len(rows) == 64
+    assert {*rare} <= {*rows} <= {*learnt}
+    assert counts[np.isin(rows, rare)].max() < 0.5 < 1 < counts[~np.isin(rows, rare)].min()
+    assert counts.sum() / 64 == pytest.approx(1, rel=0.05)  # the mean over all texts, of a value that is 1 everywhere,
+    assert counts[np.isin(rows, rare)].sum() / 64 == pytest.approx(len(rare) / len(learnt), rel=0.05)  # or on the rare ones
+    fixed = next(batches_of(texts, learnt, L0(sparsity=0.5, steps=8, batch=8), 3))
+    assert fixed[1].tolist() == [1.0] * 8
+    assert fixed[0].tolist() == learnt[next(shuffled(sample.lengths[learnt], 8, 3))].tolist()
 
 
 def test_the_multipliers_pull_towards_the_target() -> None:

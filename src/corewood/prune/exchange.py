@@ -33,9 +33,10 @@ from corewood.model.slim import can_slim
 from corewood.spec import Ablation
 
 CLASSES = 4  # of many classes, those that hold the most probability are linearised; the others move with the first
-TRIED = 3  # exchanges that a round runs for real, beside one of two and one of three pairs at once; then the next so many
+TRIED = 3  # exchanges that a round runs for real, beside one of two and one of three pairs at once
 TOGETHER = 3
-GAIN = 0.005  # share of the KL that an exchange must win,
+GAIN = 0.05  # share of the KL on a draw that an exchange must win: the best of many wins a few per cent by chance,
+SURE = 0.01  # and that a mask must win on the checked texts,
 LEAST = 2e-5  # and nats: below, there is nothing left to win
 POOL = 2048  # texts of a sample, drawn once, that the mask is run on to find those that break
 CHECKED = 768  # of them, drawn once, on which a mask must be better before it is taken for better
@@ -215,8 +216,8 @@ def size(count: int, budget: float) -> int:
     return max(1, round(count * budget))
 
 
-def wins(value: float, now: float) -> bool:
-    return value <= now - max(GAIN * now, LEAST)
+def wins(value: float, now: float, share: float) -> bool:
+    return value <= now - max(share * now, LEAST)
 
 
 def worse(change: np.ndarray) -> bool:
@@ -234,16 +235,13 @@ def exchange_round(
     now = float((kl(here.full, linear.logits) * state.weights).sum())
     begun = 0 if state.rows else min(len(texts), size(POOL, budget))  # texts that `start` has run
     after, run, judged = state, begun + len(here), np.nan
-    for first in (0, TRIED):
-        tried, predicted = proposals(linear, here.full, after, locked, first)
-        if not len(tried):
-            break
+    tried, predicted = proposals(linear, here.full, state, locked)
+    if len(tried):
         value = (here.kl_near([units.from_vector(vector) for vector in tried], linear.ran) * state.weights).sum(1)  # (variant,)
         run += len(here) * len(tried)
-        after = replace(after, penalty=penalties(after, tried, predicted, value, now))
-        if wins(float(value.min()), now):
+        after = replace(after, penalty=penalties(state, tried, predicted, value, now))
+        if wins(float(value.min()), now, GAIN):
             after = replace(after, vector=tried[value.argmin()], moves=state.moves + 1)
-            break
     if after.moves in (state.moves, MOVES):
         run += len(state.checked) if after.moves else 0
         after, judged = settled(texts, held, after, budget, rng)
@@ -260,7 +258,7 @@ def settled(texts: Texts, held: Texts, state: Exchanged, budget: float, rng: np.
         each = texts.take(state.checked).kl_of(mask)
         value = float((each * state.stands_for).sum())
         after = replace(after, score=state.score + scaled(each, state.stands_for))
-        if wins(value, state.value):
+        if wins(value, state.value, SURE):
             unseen = held.kl_of(mask)
             judged = float(unseen.mean())
             after = replace(after, sure=state.vector, value=value, failed=0)
@@ -280,24 +278,18 @@ def penalties(state: Exchanged, tried: np.ndarray, predicted: np.ndarray, value:
     return penalty
 
 
-def proposals(
-    linear: Linear, full: np.ndarray, state: Exchanged, locked: np.ndarray, first: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """((variant, unit) masks to try, their predicted KL): the best single exchanges from the `first` on; with the very best
-    also the best two and three in a row."""
+def proposals(linear: Linear, full: np.ndarray, state: Exchanged, locked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((variant, unit) masks to try, their predicted KL): the best single exchanges, and the best two and three in a row."""
     vector, at = state.vector, linear
     tried: list[np.ndarray] = []
     hoped: list[float] = []
-    for together in range(1 if first else TOGETHER):
+    for together in range(TOGETHER):
         leave, enter = np.flatnonzero(vector & ~locked), np.flatnonzero(~vector & ~locked)
         if not len(leave) or not len(enter):
             break
         pairs = np.stack([np.repeat(leave, len(enter)), np.tile(enter, len(leave))], 1)  # (pair, 2)
         guess = predicted_kl(at, full, state.weights, pairs, len(vector)) + state.penalty[pairs[:, 0]]
-        order = np.argsort(guess, kind="stable")
-        order = order[first:][:TRIED] if together == 0 else order[:1]
-        if not len(order):
-            break
+        order = np.argsort(guess, kind="stable")[: 1 if together else TRIED]
         change = swap_change(pairs[order], len(vector))
         tried += list(vector ^ (change != 0))
         hoped += guess[order].tolist()

@@ -13,7 +13,7 @@ gates have no noise and no gradient, stay what they are under every rule below, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Mask
 from corewood.model.reference import Progress, Reference, no_progress
 from corewood.prune.concrete import EDGE, closed_probability, mean_gate, sample_gates, shift_to
-from corewood.prune.exchange import LOOK, Exchanged, Texts, exchange_round
+from corewood.prune.exchange import LOOK, Exchanged, Texts, doubt, draw, exchange_round
 from corewood.prune.final import containing, final_mask, largest
 from corewood.spec import L0, Ablation, kept_units
 
@@ -45,6 +45,7 @@ TENSORS = ("values", "first", "second", "way")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
 LOOK_EVERY = 256  # examples of gradient steps between two looks
+Batch = tuple[np.ndarray, np.ndarray]  # which texts, and how much each counts: 1 on average
 
 
 def target_at(step: int, settings: L0, pinned: float = 0.0) -> float:
@@ -257,16 +258,28 @@ def descend(
     """The gradient steps of one search, or of several that share a batch: all begin at the same step."""
     learnt, kept = held_out(len(texts.examples))
     look = texts.take(kept[:LOOK])
-    lengths, every = texts.examples.lengths[learnt], max(1, round(LOOK_EVERY / settings.batch))
+    every = max(1, round(LOOK_EVERY / settings.batch))
     now, begin = list(states), states[0].step
-    batches = [islice(shuffled(lengths, settings.batch, seed), begin, settings.gradient_steps) for seed in seeds]
+    batches = [islice(batches_of(texts, learnt, settings, seed), begin, settings.gradient_steps) for seed in seeds]
     with frozen(texts.model, settings.dropout):
-        for rows in zip(*batches, strict=True):
-            now = steps(texts, [learnt[row] for row in rows], settings, seeds, now)
+        for batch in zip(*batches, strict=True):
+            now = steps(texts, batch, settings, seeds, now)
             if now[0].step % every == 0 or now[0].step == settings.gradient_steps:
                 now = [looked(state, look, settings) for state in now]
             tell(now)
     return now
+
+
+def batches_of(texts: Texts, learnt: np.ndarray, settings: L0, seed: int) -> Iterator[Batch]:
+    """Endless. A search that ends by itself sees each of its texts once, so that it draws those more often that the full model
+    is in doubt of: few texts decide, and many of these are among them."""
+    rows, counts = learnt, np.ones(len(learnt))
+    if settings.auto:
+        rng = np.random.default_rng([seed, 0xF])
+        drawn, weight = draw(doubt(texts.full[learnt]), counts / len(counts), settings.gradient_steps * settings.batch, rng)
+        rows, counts = learnt[drawn], weight * len(drawn)
+    for batch in shuffled(texts.examples.lengths[rows], settings.batch, seed):
+        yield rows[batch], counts[batch]
 
 
 def best_of_starts(search: Callable[[int, int], Found], settings: L0, seed: int) -> Found:
@@ -296,21 +309,21 @@ def trajectory_of(state: State, settings: L0) -> pd.DataFrame:
 
 def step(texts: Texts, indices: np.ndarray, settings: L0, seed: int, state: State) -> State:
     """Forward and back to the gates, on these of the texts."""
-    return steps(texts, [indices], settings, [seed], [state])[0]
+    return steps(texts, [(indices, np.ones(len(indices)))], settings, [seed], [state])[0]
 
 
-def steps(texts: Texts, rows: Sequence[np.ndarray], settings: L0, seeds: Sequence[int], states: Sequence[State]) -> list[State]:
+def steps(texts: Texts, batches: Sequence[Batch], settings: L0, seeds: Sequence[int], states: Sequence[State]) -> list[State]:
     """One step of each search, on texts of its own; all of them are one batch of the model."""
     generators = [torch.Generator().manual_seed(stream(seed, state.step)) for seed, state in zip(seeds, states, strict=True)]
     if settings.dropout:
         torch.manual_seed(stream(seeds[0], states[0].step))
-    split = [np.split(indices, settings.parts) for indices in rows]
+    split = [zip(*(np.split(values, settings.parts) for values in batch), strict=True) for batch in batches]
     parts = [run_part(texts, part, settings, seeds, states, generators) for part in zip(*split, strict=True)]
-    each = zip(rows, states, zip(*parts, strict=True), strict=True)
-    return [stepped(indices, settings, state, own) for indices, state, own in each]
+    each = zip(states, zip(*parts, strict=True), strict=True)
+    return [stepped(settings, state, own) for state, own in each]
 
 
-def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tuple[Tensor, ...]]) -> State:
+def stepped(settings: L0, state: State, parts: Sequence[tuple[Tensor, ...]]) -> State:
     """A search after the parts of its batch were run."""
     now = state.values[:-2]
     gradient, sampled, kl = (torch.stack([part[k] for part in parts]).mean(0) for k in range(3))
@@ -329,7 +342,7 @@ def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tup
         "live": int(((z > 0) & (z < 1)).any(0).sum()),
         "gap": float(np.abs(1 - closed_probability(now).numpy() - final).mean()),
         "round": 0,
-        "examples": len(indices) + (state.rows[-1]["examples"] if state.rows else 0),
+        "examples": settings.batch + (state.rows[-1]["examples"] if state.rows else 0),
         "held": math.nan,
     }
     return replace(adam(state, gradient, settings), rows=(*state.rows, row))
@@ -337,7 +350,7 @@ def stepped(indices: np.ndarray, settings: L0, state: State, parts: Sequence[tup
 
 def run_part(
     texts: Texts,
-    rows: Sequence[np.ndarray],
+    batches: Sequence[Batch],
     settings: L0,
     seeds: Sequence[int],
     states: Sequence[State],
@@ -346,6 +359,7 @@ def run_part(
     """Of each search (gradient of gates and multipliers, sampled sparsity, mean KL, the gates drawn)"""
     model, units = texts.model, texts.model.units
     values = [state.values.clone().requires_grad_() for state in states]
+    rows, counts = zip(*batches, strict=True)
     drawn = []  # ([example,] unit) of each search
     for indices, own, generator in zip(rows, values, generators, strict=True):
         draws = (len(indices), len(units)) if settings.noise == "example" else (len(units),)
@@ -359,8 +373,9 @@ def run_part(
     divergence = F.kl_div(F.log_softmax(logits, -1), F.log_softmax(full, -1), log_target=True, reduction="none").sum(-1)
     found = []
     losses: list[Tensor] = []
-    for each, z, own, state in zip(torch.split(divergence, [len(r) for r in rows]), drawn, values, states, strict=True):
-        kl, sampled = each.sum() / len(each), 1 - z.mean()
+    apart = torch.split(divergence, [len(r) for r in rows])
+    for each, count, z, own, state in zip(apart, counts, drawn, values, states, strict=True):
+        kl, sampled = (each * torch.from_numpy(count).to(each)).sum() / len(each), 1 - z.mean()
         loss = kl
         if settings.constraint == "lagrangian":
             sparsity = closed_probability(own[:-2]).mean() if settings.measure == "expected" else sampled
