@@ -426,8 +426,8 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
 def test_a_text_that_counts_three_times_is_as_good_as_three_texts() -> None:
     model = tiny.model()
     sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(40))  # type: ignore[arg-type]
-    shared = reference(model, sample)
-    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    full = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)  # far from what the model says
+    texts = Texts(model, sample, full, reference(model, sample).means, "mean")
     settings = L0(sparsity=0.5, steps=4, batch=4, noise="batch")  # one draw of the gates for all texts
     begun = State.start(len(model.units), settings, 0)
     with frozen(model, dropout=False):
