@@ -201,7 +201,7 @@ def test_an_empty_core_is_a_hole_that_says_what_to_do_and_the_rest_is_there(stud
 
 
 def test_a_core_that_leaves_no_room_is_a_hole_that_says_so(study: Path, whole: Outcome) -> None:
-    found = small.run(study, whole.report.parents[2], "prune.l0.sparsity=[0.1, 0.5]", "prune.l0.with=null", "prune.core=null")
+    found = small.run(study, whole.report.parents[2], "prune.l0.sparsity=[0.1, 0.3]", "prune.l0.with=null", "prune.core=null")
     core = core_of(found)
     holes = small.holes(found)
     left = 10 - core.heads.sum()

@@ -24,6 +24,7 @@ def test_short_searches_are_not_taken_for_the_models_spread(tmp_path: Path) -> N
         shutil.copy(demo, tmp_path / "demo.yaml")
     changes = ["prune.l0.settings.steps=8", "prune.l0.sparsity=0.75", "fine_tune.checkpoints=[]", "fine_tune.threads=1"]
     changes += ["fine_tune.steps=60", "fine_tune.batch=16", "prune.l0.seeds=3", "sample=512"]
+    changes += ["task.counter=0.06"]  # with more counter-examples, so short a training leaves nothing to lose
     changes += ["task.validation=100", "task.per_case=10", "ablations=null", "attention=null", "figures=[]"]
     words = [word for change in changes for word in ("--set", change)]
     done = small.command("run", "demo.yaml", "--workers", "1", *words, cwd=tmp_path)
