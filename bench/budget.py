@@ -15,7 +15,8 @@
 Three columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was
 not trained on. With --cases, masks of the generated task are also judged on its cases: how far do seeds of one kind of search
 lie apart on a case that the full model handles, and how many of these differences are more than chance? With --many, their KL
-is taken on so many other new texts, with its standard error: few texts hold most of a small KL. The model is the demo's; with
+is taken on so many other new texts, with its standard error: few texts hold most of a small KL. Of these texts 2,500 are run,
+drawn by the full model's doubts, with weights that make up for it. The model is the demo's; with
 --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not done again;
 several of these may run at once on other rows.
 """
@@ -41,18 +42,18 @@ from corewood.data.encode import encode
 from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
 from corewood.data.read import read_split
-from corewood.data.task import ALL
+from corewood.data.task import ALL, Task
 from corewood.evaluate.metrics import Judge, predicted
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.reference import no_progress
-from corewood.prune.exchange import Texts
+from corewood.prune.exchange import Texts, doubt, draw
 from corewood.prune.final import final_mask
 from corewood.prune.importance import importance_search
 from corewood.prune.l0 import best_of_starts, held_out, l0_search
 from corewood.prune.tickets import RANDOM, unit_ticket
-from corewood.spec import L0, Importance, SourceSpec, parse_study
+from corewood.spec import L0, GeneratedTask, Importance, SourceSpec, parse_study
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
 from corewood.study.job import execute
@@ -61,6 +62,7 @@ from corewood.study.run import store_data
 
 SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
+RUN = 2500  # of the texts of --many
 KLS = ("held out", "training texts", "new texts")
 Row = dict[str, Any]
 MNLI = """
@@ -99,7 +101,9 @@ class Bench:
         self.sample = texts.take(rows)
         self.gold = gold_classes(self.model.labels, model.task.splits["train"])[rows]
         other = np.setdiff1d(np.arange(len(texts)), rows)[:NEW]
-        new = overlap(seed=123, train=10, validation=NEW, per_case=1, counter=0.06).validation
+        task = plan.spec.task
+        self.counter = task.counter if isinstance(task, GeneratedTask) else 0.0
+        new = self.generated(123, validation=NEW).validation
         if data is not None:
             new, _ = read_split("dev", SourceSpec(path=str(data / "mnli/dev_matched.jsonl"), layout="mnli", limit=NEW))
         means, held = self.reference.means, held_out(len(rows))[1]
@@ -110,6 +114,10 @@ class Bench:
         ):
             full = logits_of(self.model, self.model.units.full(), examples)
             self.sets[what] = Texts(self.model, examples, full, means, "mean")
+
+    def generated(self, seed: int, validation: int = 10, per_case: int = 1) -> Task:
+        """Other examples of the task that the model was fine-tuned on."""
+        return overlap(seed, train=10, validation=validation, per_case=per_case, counter=self.counter)
 
     def row(self, mask: Mask, **cost: Any) -> Row:
         kls = {what: float(texts.kl_of(mask).mean()) for what, texts in self.sets.items()}
@@ -176,7 +184,7 @@ def summary(rows: list[Row]) -> pd.DataFrame:
 
 def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
     """One row per size and kind of search: the widest gap between two seeds on a case, and how many are real."""
-    split = overlap(seed=0, train=10, validation=10, per_case=100, counter=0.06).challenge["cases"]
+    split = bench.generated(0, per_case=100).challenge["cases"]
     examples = encode(split, bench.model.tokenizer, bench.model.max_length)
     judge, means = Judge(split, bench.model.labels), bench.reference.means
     full = judge.accuracy(logits_of(bench.model, bench.model.units.full(), examples)).set_index("case")
@@ -199,15 +207,15 @@ def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
 
 def many(bench: Bench, rows: list[Row], count: int) -> pd.DataFrame:
     """One row per mask: its KL on new texts of the generated task, and the standard error of that."""
-    split = overlap(seed=321, train=10, validation=count, per_case=1, counter=0.06).validation
-    examples = encode(split, bench.model.tokenizer, bench.model.max_length)
+    examples = encode(bench.generated(321, validation=count).validation, bench.model.tokenizer, bench.model.max_length)
     full = logits_of(bench.model, bench.model.units.full(), examples)
-    texts = Texts(bench.model, examples, full, bench.reference.means, "mean")
+    rows_run, weight = draw(doubt(full), np.full(count, 1 / count), RUN, np.random.default_rng(0))
+    texts = Texts(bench.model, examples, full, bench.reference.means, "mean").take(rows_run)
     found = []
     for row in rows:
-        each = texts.kl_of(bench.model.units.from_vector(np.array(row["mask"])))
+        each = weight * texts.kl_of(bench.model.units.from_vector(np.array(row["mask"])))
         facts = {"removed": row["sparsity"], "search": row["search"], "seed": row["seed"], "held out": row["held out"]}
-        found.append({**facts, "KL": each.mean(), "standard error": each.std(ddof=1) / len(each) ** 0.5})
+        found.append({**facts, "KL": each.sum(), "standard error": (each**2).sum() ** 0.5})
     return pd.DataFrame(found).sort_values(["removed", "search", "seed"])
 
 

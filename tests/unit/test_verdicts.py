@@ -135,6 +135,9 @@ def test_of_equally_many_open_cases_the_mildest_is_the_closest_and_what_fell_is_
     assert tiles(tables)[0] == "None is shown to keep every case; the closest: both-2"
     (said,) = take_point.make(tables)
     assert "both-1 and both-2 lose nothing for certain, though both-1 fell on “or”: more examples" in said
+    bad |= (found["subnetwork"] == "both-2") & (found["case"] == "or")
+    tables["verdicts"] = found.assign(low=np.where(bad, -0.18, -0.07), high=np.where(bad, -0.02, 0.01))
+    assert "though both-1 and both-2 fell on “or”: more examples" in take_point.make(tables)[0]
 
 
 def test_searches_that_found_one_mask_are_spoken_of_as_one_subnetwork() -> None:

@@ -105,10 +105,13 @@ def take_point(tables: Tables) -> list[str]:
 
 def what_fell(found: pd.DataFrame, names: Sequence[str]) -> str:
     """, though l0-50-s1 fell on “relative”: what a test alone would call lost, and many tests together do not."""
-    cases = outside(found)
-    open_ = cases[(cases["verdict"] == OPEN) & (cases["high"] < 0)].assign(name=called(cases))
-    parts = [f"{who} fell on {some(open_.loc[open_['subnetwork'] == who, 'name'])}" for who in names]
-    there = [part for who, part in zip(names, parts, strict=True) if (open_["subnetwork"] == who).any()]
+    all_ = outside(found)
+    open_ = all_[(all_["verdict"] == OPEN) & (all_["high"] < 0)].assign(name=called(all_))
+    alike: dict[str, list[str]] = {}  # cases, in words -> who fell on just these
+    for who in names:
+        if (mine := open_["subnetwork"] == who).any():
+            alike.setdefault(some(open_.loc[mine, "name"]), []).append(who)
+    there = [f"{joined(fell)} fell on {cases}" for cases, fell in alike.items()]
     return f", though {joined(there)}" if there else ""
 
 
