@@ -53,7 +53,8 @@ from corewood.prune.final import final_mask
 from corewood.prune.importance import importance_search
 from corewood.prune.l0 import best_of_starts, held_out, l0_search
 from corewood.prune.tickets import RANDOM, unit_ticket
-from corewood.spec import L0, GeneratedTask, Importance, SourceSpec, parse_study
+from corewood.spec import L0, Importance, SourceSpec, parse_study
+from corewood.spec.tasks import GeneratedTask
 from corewood.store.store import Store
 from corewood.study.entries import read_encoded, read_reference
 from corewood.study.job import execute
@@ -270,8 +271,8 @@ def beside(bench: Bench, kept: Kept, given: argparse.Namespace) -> None:
             mask = bench.model.units.from_vector(np.array(like["mask"]))
             if given.importance:
                 kept.make("importance", size, seed, partial(bench.importance, mask))
-            for draw in range(given.random if seed == 0 else 0):
-                kept.make("random", size, draw, partial(bench.random, mask, draw))
+            for number in range(given.random if seed == 0 else 0):
+                kept.make("random", size, number, partial(bench.random, mask, number))
 
 
 def main() -> None:
