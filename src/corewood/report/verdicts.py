@@ -105,12 +105,12 @@ def take_point(tables: Tables) -> list[str]:
 
 def what_fell(found: pd.DataFrame, names: Sequence[str]) -> str:
     """, though l0-50-s1 fell on “relative”: what a test alone would call lost, and many tests together do not."""
-    all_ = outside(found)
-    open_ = all_[(all_["verdict"] == OPEN) & (all_["high"] < 0)].assign(name=called(all_))
+    rows = outside(found)
+    rows = rows[(rows["verdict"] == OPEN) & (rows["high"] < 0)].assign(name=called(rows))
     alike: dict[str, list[str]] = {}  # cases, in words -> who fell on just these
     for who in names:
-        if (mine := open_["subnetwork"] == who).any():
-            alike.setdefault(some(open_.loc[mine, "name"]), []).append(who)
+        if (mine := rows["subnetwork"] == who).any():
+            alike.setdefault(some(rows.loc[mine, "name"]), []).append(who)
     there = [f"{joined(fell)} fell on {cases}" for cases, fell in alike.items()]
     return f", though {joined(there)}" if there else ""
 
