@@ -271,8 +271,8 @@ def descend(
 
 
 def batches_of(texts: Texts, learnt: np.ndarray, settings: L0, seed: int) -> Iterator[Batch]:
-    """Endless. A search that ends by itself makes few steps: of more texts than it can see, it prefers those that the full model
-    is in doubt of. Few texts decide, and many of these are among them."""
+    """Endless. A search that ends by itself makes few steps: of more texts than it can see, it prefers those that the full
+    model is in doubt of. Few texts decide, and many of these are among them."""
     rows, counts = learnt, np.ones(len(learnt))
     if settings.auto:
         rng = np.random.default_rng([seed, 0xF])
