@@ -124,6 +124,16 @@ def test_set_changes_one_value() -> None:
         parse_study(GOOD, "x", ["prune.l0.seed=1"])
 
 
+def test_set_reaches_an_item_of_a_list_by_its_number() -> None:
+    study = TUNED + "prune: {l0: {sparsity: 0.5}, importance: [{threshold: 0.8}, {like: l0}]}\n"
+    changes = ["prune.importance.0.threshold=0.7", "prune.importance.1={like: l0, batch: 7}"]
+    one, other = parse_study(study, "x", changes).prune.importance
+    assert (one.threshold, other.batch) == (0.7, 7)
+    for key in ("2.threshold", "2", "-1", "threshold"):
+        with pytest.raises(InputError, match="prune.importance is a list in this study; name one of its items by number, 0 to 1"):
+            parse_study(study, "x", [f"prune.importance.{key}=0.7"])
+
+
 def test_a_change_reaches_one_key_and_not_its_aliases() -> None:
     shared = GOOD.replace("  validation: {path", "  train: &source {path").replace("gold}", "gold}\n  validation: *source")
     spec = parse_study(shared, "x", ["task.validation.limit=50"])

@@ -92,7 +92,8 @@ def expected_all(heads: np.ndarray) -> float:
 
 def null(heads: np.ndarray, needed: int, observed: int, draws: int, rng: np.random.Generator) -> tuple[float, float]:
     """Mean core size of masks shuffled within their strata, and the permutation p-value of the observed size."""
-    sizes = np.array([(rng.permuted(heads, axis=2).sum(0) >= needed).sum() for _ in range(draws)])
+    drawn = rng.permuted(np.broadcast_to(heads, (draws, *heads.shape)), axis=-1)  # (draw, mask, stratum, head)
+    sizes = (drawn.sum(1) >= needed).sum((1, 2))
     return float(sizes.mean()), float((1 + (sizes >= observed).sum()) / (1 + draws))
 
 

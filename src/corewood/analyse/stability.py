@@ -159,9 +159,10 @@ def shuffled(kept: np.ndarray, strata: np.ndarray, draws: int, rng: np.random.Ge
     """(mask, unit), units in the order of their strata: each mask shuffled by itself, within strata."""
     order = np.argsort(strata, kind="stable")
     kept, block = kept[:, order], np.unique(strata[order], return_inverse=True)[1]
-    for _ in range(draws):
-        places = np.argsort(block + rng.random(kept.shape), axis=1)  # whole part: the stratum
-        yield np.take_along_axis(kept, places, 1)
+    for begin in range(0, draws, at_once := max(1, 1_000_000 // kept.size)):
+        many = (min(at_once, draws - begin), *kept.shape)  # (draw, mask, unit)
+        places = np.argsort(block + rng.random(many), axis=-1)  # whole part: the stratum
+        yield from np.take_along_axis(np.broadcast_to(kept, many), places, -1)
 
 
 def mean(drawn: np.ndarray) -> float:

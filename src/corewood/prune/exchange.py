@@ -236,10 +236,15 @@ def exchange_round(
     begun = 0 if state.rows else min(len(texts), size(POOL, budget))  # texts that `start` has run
     after, run, judged = state, begun + len(here), np.nan
     tried, predicted = proposals(linear, here.full, state, locked)
-    if len(tried):
-        value = (here.kl_near([units.from_vector(vector) for vector in tried], linear.ran) * state.weights).sum(1)  # (variant,)
-        run += len(here) * len(tried)
-        after = replace(after, penalty=penalties(state, tried, predicted, value, now))
+    value = np.full(len(tried), np.inf)  # (variant,)
+    for place in np.argsort(predicted, kind="stable"):
+        if not wins(predicted[place], now, GAIN) or predicted[place] >= value.min():
+            break  # predictions are hopeful: neither this nor any that follows would be taken
+        value[place] = (here.kl_near([units.from_vector(tried[place])], linear.ran)[0] * state.weights).sum()
+        run += len(here)
+    ran = np.isfinite(value)
+    if ran.any():
+        after = replace(after, penalty=penalties(state, tried[ran], predicted[ran], value[ran], now))
         if wins(float(value.min()), now, GAIN):
             after = replace(after, vector=tried[value.argmin()], moves=state.moves + 1)
     if after.moves in (state.moves, MOVES):

@@ -78,13 +78,13 @@ def ablation_chart(tables: Tables) -> Any:
     for name, part in rows.groupby("where", sort=False):
         heads = part.loc[part["kind"] == "head", "change"].abs()
         limit = max(0.5, float(heads.max()) if len(heads) else 0.0)  # an MLP may cost far more: it is drawn as the limit
-        scale = alt.Scale(range=RED_TO_BLUE, interpolate="rgb", domain=[-limit, limit], clamp=True)
+        scale = {"range": RED_TO_BLUE, "interpolate": "rgb", "domain": [-limit, limit], "clamp": True}
         base = alt.Chart(part[["layer", "unit", "units", "change", "low", "high", "core", "n"]]).encode(
             **unit_places(columns),
             tooltip=tips("units:N | change, points = change:Q +.1f | low:Q +.1f | high:Q +.1f | in the core = core:N | n:Q"),
         )
         cells = base.mark_rect(stroke=PAPER).encode(
-            color=alt.Color("change:Q", title="points", scale=scale, legend=alt.Legend(orient="right", gradientLength=120))
+            color=alt.Color("change:Q", title="points", scale=scale, legend={"orient": "right", "gradientLength": 120})
         )
         rings = ringed(base.transform_filter(alt.datum.core), cell * 8)
         panels.append(alt.layer(cells, *rings).properties(width=alt.Step(cell), height=alt.Step(cell), title=str(name)))
@@ -187,7 +187,7 @@ def interactions_chart(tables: Tables) -> Any:
         )
         title = "joint change minus the sum of single changes, points"
         bars = base.mark_rule(strokeWidth=2, color=INK).encode(
-            x=alt.X("interaction_low:Q", title=title, axis=alt.Axis(tickCount=6)), x2="interaction_high:Q"
+            x=alt.X("interaction_low:Q", title=title, axis={"tickCount": 6}), x2="interaction_high:Q"
         )
         dots = base.mark_circle(size=50, color=MARK).encode(x="interaction:Q")
         zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color=INK, strokeDash=[2, 2]).encode(x="x:Q")

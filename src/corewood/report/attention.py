@@ -141,13 +141,13 @@ def heat_map(table: pd.DataFrame, rows: Mapping[int, str], columns: Mapping[int,
         alt.Chart(table[["looks", "at", "value"]])
         .mark_rect()
         .encode(
-            x=ordered(alt.X, "at", seen.values(), axis=alt.Axis(labelFontSize=9, labelAngle=-60, labelLimit=0)),
-            y=ordered(alt.Y, "looks", looks.values(), axis=alt.Axis(labelFontSize=9, labelLimit=0)),
+            x=ordered(alt.X, "at", seen.values(), axis={"labelFontSize": 9, "labelAngle": -60, "labelLimit": 0}),
+            y=ordered(alt.Y, "looks", looks.values(), axis={"labelFontSize": 9, "labelLimit": 0}),
             color=alt.Color(
                 "value:Q",
                 title="attention",
-                scale=alt.Scale(domain=[0, 1], range=GREENS),
-                legend=alt.Legend(format=PERCENT, orient="right"),
+                scale={"domain": [0, 1], "range": GREENS},
+                legend={"format": PERCENT, "orient": "right"},
             ),
             tooltip=tips("from = looks:N | to = at:N | attention = value:Q .0%"),
         )

@@ -43,10 +43,10 @@ def panel(rows: pd.DataFrame, measure: str, ways: list[str]) -> Any:
     columns = ["how", "search", "subnetwork", "held_kl", "in_domain", "cases", "shared", "faithful"]
     shares = measure != "held_kl" and (rows["metric"] == "accuracy").all()
     inside = ".1%" if (rows["metric"] == "accuracy").all() else ".3f"
-    axis = alt.Axis(format=PERCENT) if shares else alt.Axis()
-    scale = alt.Scale(zero=True) if measure == "held_kl" else alt.Scale(domain=[min(0.0, float(rows[measure].min())), 1])
+    axis = {"format": PERCENT} if shares else {}
+    scale = {"zero": True} if measure == "held_kl" else {"domain": [min(0.0, float(rows[measure].min())), 1]}
     base = alt.Chart(rows[columns].assign(faithful=rows["faithful"].astype(bool))).encode(
-        x=ordered(alt.X, "how", ways, axis=alt.Axis(labelAngle=0)),
+        x=ordered(alt.X, "how", ways, axis={"labelAngle": 0}),
         y=alt.Y(f"{measure}:Q", title=MEASURES[measure], axis=axis, scale=scale),
         tooltip=tips(
             f"subnetwork:N | held-out KL = held_kl:Q .4f | in domain = in_domain:Q {inside} | cases, mean = cases:Q .1% | "

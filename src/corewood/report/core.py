@@ -64,8 +64,8 @@ def heads_chart(tables: Tables) -> Any:
             color=alt.Color(
                 "share:Q",
                 title="share of subnetworks that keep it",
-                scale=alt.Scale(domain=[0, 1], range=GREENS),
-                legend=alt.Legend(format=PERCENT, orient="bottom", values=[0, 0.25, 0.5, 0.75, 1]),
+                scale={"domain": [0, 1], "range": GREENS},
+                legend={"format": PERCENT, "orient": "bottom", "values": [0, 0.25, 0.5, 0.75, 1]},
             )
         )
         rings = ringed(base.transform_filter(alt.datum.core), cell * 9)
@@ -96,13 +96,11 @@ def two_sparsities_chart(tables: Tables) -> Any:
         if pd.notna(pair["rho"]):
             label = f"Spearman's rho {pair['rho']:.2f} ({sure})"
         base = alt.Chart(joint).encode(
-            x=alt.X(
-                "one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis=alt.Axis(labelAngle=0)
-            ),
+            x=alt.X("one:O", title=f"subnetworks with {percent(pair['target'])} that keep the head", axis={"labelAngle": 0}),
             y=alt.Y("other:O", title=["with", percent(pair["other"])], sort="descending"),
             tooltip=tips(f"{percent(pair['target'])} = one:O | {percent(pair['other'])} = other:O | heads:Q"),
         )
-        cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale=alt.Scale(range=GREENS), title="heads"))
+        cells = base.mark_rect().encode(color=alt.Color("heads:Q", scale={"range": GREENS}, title="heads"))
         numbers = base.mark_text(fontSize=11).encode(
             text="heads:Q",
             color=alt.condition(alt.datum.heads > joint["heads"].max() * 0.6, alt.value(PAPER), alt.value(INK)),
@@ -119,7 +117,7 @@ def ranked_chart(tables: Tables) -> Any:
     first = heads[heads["target"] == heads["target"].max()].set_index("unit")["share"]
     order = list(first.sort_values(ascending=False, kind="stable").index)  # of equal ones in the model's order
     title = "heads, in the order of the sparsest"
-    names = alt.Axis(labels=len(order) <= 80, labelFontSize=8, labelAngle=-90, labelOverlap=True, ticks=False)
+    names = {"labels": len(order) <= 80, "labelFontSize": 8, "labelAngle": -90, "labelOverlap": True, "ticks": False}
     panels = []
     for target in reversed(shown(heads["target"])):
         part = heads[heads["target"] == target]
@@ -152,7 +150,7 @@ def sizes_chart(tables: Tables) -> Any:
         .encode(
             x=share_axis(alt.X, "share", "share of the full model that stays"),
             y=ordered(alt.Y, "currency", names.values()),
-            row=alt.Row("part:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+            row=alt.Row("part:N", title=None, header={"labelAngle": 0, "labelAlign": "left"}),
             tooltip=tips("subnetwork:N | currency:N | share:Q .1% | heads:Q | mlps:Q"),
         )
         .properties(width=room(names.values(), beside=110), height=alt.Step(24))

@@ -27,8 +27,8 @@ def case_lines(
     table = table.assign(named=table["where"].isin(named), inside=table["domain"] == "in-domain")
     over = alt.selection_point(name="over", fields=["where"], on="pointerover", clear="pointerout", empty=False)
     kept = alt.selection_point(name="kept", fields=["where"], empty=False)
-    hue = alt.Color("where:N", scale=alt.Scale(domain=named, range=LINES), legend=None)
-    dash = alt.StrokeDash("where:N", scale=alt.Scale(domain=named, range=DASHES), legend=None)
+    hue = alt.Color("where:N", scale={"domain": named, "range": LINES}, legend=None)
+    dash = alt.StrokeDash("where:N", scale={"domain": named, "range": DASHES}, legend=None)
     lit = {"or": [{"param": "over", "empty": False}, {"param": "kept", "empty": False}]}
     base = alt.Chart(table).encode(x=x, y=y, detail="where:N")
     path, dots = base.encode(tooltip=tips("case = where:N")), base.encode(tooltip=tooltip)

@@ -42,7 +42,7 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
     between = rows.loc[rows["one"] != rows["other"], "shared"]
     data["shade"] = ((rows["shared"] - between.min()) / (float(np.ptp(between)) or 1)).clip(0, 1).round(3)
     base = alt.Chart(data).encode(
-        x=ordered(alt.X, "one", tasks, axis=alt.Axis(labelAngle=-40)),
+        x=ordered(alt.X, "one", tasks, axis={"labelAngle": -40}),
         y=ordered(alt.Y, "other", tasks),
         tooltip=tips(
             "task = one:N | and task = other:N | units they share = shared:Q .3g | std:Q .3g | "
@@ -55,7 +55,7 @@ def overlap_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
         color=alt.condition(
             alt.datum.itself,
             alt.value(PALE),
-            alt.Color("shade:Q", title=None, scale=alt.Scale(domain=[0, 1], range=GREENS[:3]), legend=None),
+            alt.Color("shade:Q", title=None, scale={"domain": [0, 1], "range": GREENS[:3]}, legend=None),
         )
     )
     rings = base.transform_filter(alt.datum.mark).mark_rect(filled=False, stroke=MARK, strokeWidth=2)

@@ -23,8 +23,8 @@ CELL = 16
 
 
 def type_colour() -> alt.Color:
-    scale = alt.Scale(domain=list(TYPES), range=TYPE_COLOURS)
-    return alt.Color("type:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=5))
+    scale = {"domain": list(TYPES), "range": TYPE_COLOURS}
+    return alt.Color("type:N", title=None, scale=scale, legend={"orient": "top", "columns": 5})
 
 
 @chart("Patterns", "pattern-shares", "Types of attention", of="pattern_shares")  # figures 4 and 18
@@ -50,9 +50,7 @@ def shares_panel(rows: pd.DataFrame, tasks: list[str], title: str) -> Any:
         .mark_bar(stroke=PAPER, strokeWidth=0.5)
         .encode(
             y=ordered(alt.Y, "task", tasks),
-            x=alt.X(
-                "mean:Q", stack="zero", title="share of maps", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1])
-            ),
+            x=alt.X("mean:Q", stack="zero", title="share of maps", axis={"format": PERCENT}, scale={"domain": [0, 1]}),
             color=type_colour(),
             order="order:Q",
             tooltip=tips("task:N | type:N | share = mean:Q .1% | std:Q .1% | seeds:Q | heads = count:Q"),
@@ -98,13 +96,13 @@ def heads_panel(rows: pd.DataFrame, alive: set[tuple[int, int]], title: str) -> 
     data = mean.sort_values("share", ascending=False, kind="stable").drop_duplicates(["layer", "head"]).round(3)
     data["alive"] = [pair in alive for pair in zip(data["layer"], data["head"], strict=True)]
     base = alt.Chart(data).encode(
-        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelFontSize=9)),
-        y=alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(labelFontSize=9)),
+        x=alt.X("head:O", title="head", axis={"labelAngle": 0, "labelFontSize": 9}),
+        y=alt.Y("layer:O", title="layer", sort="descending", axis={"labelFontSize": 9}),
         tooltip=tips("layer:O | head:O | type:N | share:Q .0% | super-survivor = alive:N"),
     )
     cells = base.mark_rect(stroke=PAPER).encode(
         color=type_colour(),
-        opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0.3, 0.8], range=[0.45, 1], clamp=True), legend=None),
+        opacity=alt.Opacity("share:Q", scale={"domain": [0.3, 0.8], "range": [0.45, 1], "clamp": True}, legend=None),
     )
     rings = ringed(base.transform_filter(alt.datum.alive), 60)
     return alt.layer(cells, *rings).properties(width=alt.Step(CELL), height=alt.Step(CELL), title=title)

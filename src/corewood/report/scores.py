@@ -56,6 +56,4 @@ def score_axis(
     """Shares from 0 to 100 %; correlations from 0, or from the round number below the lowest that is shown, to 1."""
     if measure_of(scores)[0] == METRICS["accuracy"]:
         return share_axis(channel, field, title)
-    return channel(
-        f"{field}:Q", title=title, scale=alt.Scale(domain=[lowest_shown(scores["value"] if shown is None else shown), 1])
-    )
+    return channel(f"{field}:Q", title=title, scale={"domain": [lowest_shown(scores["value"] if shown is None else shown), 1]})

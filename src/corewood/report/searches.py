@@ -70,17 +70,17 @@ def trajectories_chart(tables: Tables) -> Any:
     thin = {"strokeWidth": 1.6, "opacity": 0.85}
     dash = dashed("part", sizes)
     sparsity = base.mark_line(**thin).encode(
-        strokeDash=dash, y=alt.Y("expected:Q", title="expected sparsity", axis=alt.Axis(format=PERCENT))
+        strokeDash=dash, y=alt.Y("expected:Q", title="expected sparsity", axis={"format": PERCENT})
     )
     target = base.mark_line(strokeWidth=0.8, color=INK).encode(y="target:Q", color=alt.value(INK))
     kl = base.mark_line(**thin).encode(
-        strokeDash=dash, y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale=alt.Scale(type="symlog", constant=0.01))
+        strokeDash=dash, y=alt.Y("kl:Q", title="KL of soft gates, smoothed", scale={"type": "symlog", "constant": 0.01})
     )
 
     def held(part: pd.DataFrame, line: dict[str, float] | None, **point: Any) -> list[Any]:
         """Without rows Vega would warn of an axis without ends."""
         base = lines(part, ["held", "examples"], "examples", "examples run").encode(
-            y=alt.Y("held:Q", title="KL of the hard mask, held out", scale=alt.Scale(type="symlog", constant=0.01))
+            y=alt.Y("held:Q", title="KL of the hard mask, held out", scale={"type": "symlog", "constant": 0.01})
         )
         layers = [base.mark_line(**line).encode(strokeDash=dash)] if line else []
         return [*layers, base.mark_point(**point).encode(shape=shaped("part", sizes))] if len(part) else []
@@ -146,12 +146,12 @@ def rounds_panel(rows: pd.DataFrame, task: str) -> Any:
     end = float(np.floor(rows["left"].min() * 10) / 10)
     columns = ["round", "tuning", "how", "left", "score", "floor", "passed", "heads", "mlps", "phase"]
     base = alt.Chart(rows.reindex(columns=columns)).encode(
-        x=alt.X("left:Q", title="left", axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[1, min(0.9, end)])),
+        x=alt.X("left:Q", title="left", axis={"format": PERCENT}, scale={"domain": [1, min(0.9, end)]}),
         color=coloured("how", how, [LINES[0], LINES[2]]),
         detail="tuning:N",
         tooltip=tips("tuning:N | round:Q | left:Q .1% | score:Q .3f | floor:Q .3f | heads:Q | MLPs = mlps:Q | phase:N"),
     )  # fmt: skip
-    y = alt.Y("score:Q", title="score on the search set", scale=alt.Scale(zero=False, padding=6))
+    y = alt.Y("score:Q", title="score on the search set", scale={"zero": False, "padding": 6})
     went = base.transform_filter(alt.datum.passed)
     lines = went.mark_line(strokeWidth=1.2, opacity=0.7).encode(y=y, order="round:Q")
     dots = went.mark_circle(size=10, opacity=0.7).encode(y=y)
@@ -190,9 +190,9 @@ def histogram(rows: pd.DataFrame, kind: str) -> Any:
         alt.Chart(table)
         .mark_bar(color=GREENS[3] if kind == "head" else LINES[3], stroke=PAPER, strokeWidth=0.5)
         .encode(
-            x=alt.X("low:Q", title="score", axis=alt.Axis(tickCount=4), bin=alt.BinParams(binned=True)),
+            x=alt.X("low:Q", title="score", axis={"tickCount": 4}, bin=alt.BinParams(binned=True)),
             x2="high:Q",
-            y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("units:Q", title=f"{KINDS[kind]}, per seed", axis={"tickCount": 4}),
             tooltip=[alt.Tooltip(f"{c}:Q", format=".3g") for c in ("low", "high", "units")],
         )
         .properties(width=250 if kind == "head" else 130, height=110)
@@ -215,8 +215,8 @@ def bands(rows: pd.DataFrame, kind: str) -> Any:
     table = pd.DataFrame({name: by.quantile(q) for name, q in levels.items()}).assign(units=by.size()).round(5).reset_index()
     colour = GREENS[3] if kind == "head" else LINES[3]
     every = table["round"].tolist()
-    ticks = alt.Axis(values=every[:: 1 + len(every) // 8], format="d")
-    x = alt.X("round:Q", title="round", axis=ticks, scale=alt.Scale(nice=False, zero=False))
+    ticks = {"values": every[:: 1 + len(every) // 8], "format": "d"}
+    x = alt.X("round:Q", title="round", axis=ticks, scale={"nice": False, "zero": False})
     tip = ["round:Q", *(alt.Tooltip(f"{c}:Q", format=".3g") for c in (*levels, "units"))]
     y = alt.Y("p5:Q", title=f"score of {KINDS[kind]}")
     base = alt.Chart(table).encode(x=x, tooltip=tip)

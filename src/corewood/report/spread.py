@@ -140,8 +140,8 @@ def same_in_domain_chart(tables: Tables) -> Any:
             x=alt.X(
                 "inside:Q",
                 title=f"{measure} in domain",
-                axis=alt.Axis(format=form),
-                scale=alt.Scale(domain=ends, zero=False, padding=14),
+                axis={"format": form},
+                scale={"domain": ends, "zero": False, "padding": 14},
             ),
             y=score_axis(alt.Y, "value", f"mean {measure} over cases" if kind == names[0] else "", rows),
             color=coloured("size", sizes, [MARK, *LINES[:1], *LINES[2:]]),
@@ -164,12 +164,12 @@ def profiles_chart(tables: Tables) -> Any:
     rows = list(dict.fromkeys(table.sort_values(["target", "seed"], kind="stable")["subnetwork"]))
     step = max(20, min(46, room(rows) // len(order)))
     base = alt.Chart(table[["subnetwork", "where", "dataset", "case", "value", "low", "high", "n"]]).encode(
-        x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
+        x=ordered(alt.X, "where", order, axis={"labelAngle": -50, "labelLimit": 150}),
         y=ordered(alt.Y, "subnetwork", rows),
         tooltip=tips(f"subnetwork:N | case = where:N | {measure} = value:Q {form} | low:Q {form} | high:Q {form} | n:Q"),
     )
-    scale = alt.Scale(domain=[0, 1], range=GREENS, clamp=True)
-    legend = alt.Legend(format=PERCENT if form == form_of("accuracy") else ".1f", orient="top", gradientLength=220)
+    scale = {"domain": [0, 1], "range": GREENS, "clamp": True}
+    legend = {"format": PERCENT if form == form_of("accuracy") else ".1f", "orient": "top", "gradientLength": 220}
     cells = base.mark_rect(stroke=PAPER).encode(color=alt.Color("value:Q", title=measure, scale=scale, legend=legend))
     return cells.properties(width=alt.Step(step), height=alt.Step(20), padding={"left": 30, "top": 5, "right": 5, "bottom": 5})
 
@@ -196,12 +196,12 @@ def differences_chart(tables: Tables) -> Any:
     )
     parts = [percent(target) for target in shown(table["target"])]
     longest = float(table.loc[table["part"].isin(parts), "end"].max()) or 0.01
-    one_for_all = alt.Scale(domain=[0, longest])
+    one_for_all = {"domain": [0, longest]}
     panels = []
     for part in parts:
         base = alt.Chart(table.loc[table["part"] == part]).encode(y=y, tooltip=shown_there)
         bars = base.mark_bar(color=GREENS[2], height=11).encode(
-            x=alt.X("std:Q", title="standard deviation over seeds", axis=alt.Axis(format=PERCENT), scale=one_for_all)
+            x=alt.X("std:Q", title="standard deviation over seeds", axis={"format": PERCENT}, scale=one_for_all)
         )
         noise = base.mark_tick(color=MARK, thickness=2.5, size=14).encode(x="noise_std:Q")
         label = base.mark_text(align="left", dx=5, fontSize=10, color=INK).encode(x="end:Q", text="text:N")
@@ -228,7 +228,7 @@ def against_sparsity(spread: pd.DataFrame, scores: pd.DataFrame) -> Any:
     table = pd.concat([start, spread], ignore_index=True)
     table["where"] = where(table)
     table = table[["target", "where", "dataset", "case", "domain", "mean", "min", "max", "n", "subnetworks"]]
-    x = alt.X("target:Q", title="sparsity: share of units removed", axis=alt.Axis(format=PERCENT))
+    x = alt.X("target:Q", title="sparsity: share of units removed", axis={"format": PERCENT})
     measure, form = measure_of(scores)
     tooltip = tips(f"case = where:N | removed = target:Q .0% | mean:Q {form} | min:Q {form} | max:Q {form} | subnetworks:Q")
     y = score_axis(alt.Y, "mean", f"{measure}, mean over seeds", scores, table["min"])
@@ -248,7 +248,7 @@ def ablated_values_chart(tables: Tables) -> Any:
     panels = []
     for part in map(percent, shown(mean["target"])):
         base = alt.Chart(mean[mean["part"] == part]).encode(
-            x=ordered(alt.X, "ablate", values, axis=alt.Axis(labelAngle=0)),
+            x=ordered(alt.X, "ablate", values, axis={"labelAngle": 0}),
             y=score_axis(alt.Y, "value", f"{measure}, mean over cases", tables["accuracy"], mean["value"]),
             tooltip=tips(f"subnetwork:N | what is removed becomes = ablate:N | of = kind:N | {measure} = value:Q {form}"),
         )

@@ -26,8 +26,8 @@ def standing_chart(tables: Tables) -> Any:
     ways = in_order(rows["way"])
     how, colours = [called(way) for way in ways], [WAY_COLOURS[ORDER.index(way)] for way in ways]
     limits = [float(rows["kl"].min()) / 1.3, float(rows["kl"].max()) * 1.3]
-    axis = alt.Axis(values=[10.0**k for k in range(-6, 3)], format="~g")
-    x = alt.X("kl:Q", title="held-out KL, nats", axis=axis, scale=alt.Scale(type="log", domain=limits, nice=False))
+    axis = {"values": [10.0**k for k in range(-6, 3)], "format": "~g"}
+    x = alt.X("kl:Q", title="held-out KL, nats", axis=axis, scale={"type": "log", "domain": limits, "nice": False})
     panels = []
     for target in shown(rows["target"]):
         here = rows[rows["target"] == target]
@@ -37,7 +37,7 @@ def standing_chart(tables: Tables) -> Any:
             .encode(
                 x=x,
                 y=ordered(alt.Y, "how", [name for name in how if (here["how"] == name).any()]),
-                color=alt.Color("how:N", scale=alt.Scale(domain=how, range=colours), legend=None),
+                color=alt.Color("how:N", scale={"domain": how, "range": colours}, legend=None),
                 tooltip=tips("subnetwork:N | way = how:N | held-out KL = held_kl:Q .3~g | heads:Q | MLPs = mlps:Q"),
             )
             .properties(width=room(how, min(2, len(shown(rows["target"])))), height=alt.Step(24), title=percent(target))

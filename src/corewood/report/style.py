@@ -112,38 +112,38 @@ def where(table: pd.DataFrame) -> pd.Series:
 
 def share_axis(channel: type[alt.X] | type[alt.Y], field: str, title: str) -> Any:
     """From 0 to 100 %, always: a cut axis makes small differences look large."""
-    return channel(f"{field}:Q", title=title, axis=alt.Axis(format=PERCENT), scale=alt.Scale(domain=[0, 1]))
+    return channel(f"{field}:Q", title=title, axis={"format": PERCENT}, scale={"domain": [0, 1]})
 
 
 def ordered(channel: Any, field: str, order: Iterable[str], **options: Any) -> Any:
     """Names in the order given, without a title unless one is."""
-    return channel(f"{field}:N", scale=alt.Scale(domain=list(order)), **{"title": None, **options})
+    return channel(f"{field}:N", scale={"domain": list(order)}, **{"title": None, **options})
 
 
 def coloured(field: str, names: Iterable[str], colours: list[str] = LINES) -> alt.Color:
     """A colour a name, with a legend above."""
-    scale = alt.Scale(domain=list(names), range=colours)
-    return alt.Color(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+    scale = {"domain": list(names), "range": colours}
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend={"orient": "top", "labelLimit": 300})
 
 
 def unit_places(units: list[str], **axis: Any) -> dict[str, Any]:
     """Layers upwards, heads across, the MLPs as one more column."""
     return {
-        "x": ordered(alt.X, "unit", units, title="head", axis=alt.Axis(labelAngle=0, **axis)),
-        "y": alt.Y("layer:O", title="layer", sort="descending", axis=alt.Axis(**axis)),
+        "x": ordered(alt.X, "unit", units, title="head", axis={"labelAngle": 0, **axis}),
+        "y": alt.Y("layer:O", title="layer", sort="descending", axis={**axis}),
     }
 
 
 def dashed(field: str, names: Iterable[str]) -> alt.StrokeDash:
     """A dash a name, in one legend with its colour."""
-    scale = alt.Scale(domain=list(names), range=DASHES)
-    return alt.StrokeDash(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+    scale = {"domain": list(names), "range": DASHES}
+    return alt.StrokeDash(f"{field}:N", title=None, scale=scale, legend={"orient": "top", "labelLimit": 300})
 
 
 def shaped(field: str, names: Iterable[str]) -> alt.Shape:
     """A shape a name, in one legend with its colour."""
-    scale = alt.Scale(domain=list(names), range=SHAPES)
-    return alt.Shape(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=300))
+    scale = {"domain": list(names), "range": SHAPES}
+    return alt.Shape(f"{field}:N", title=None, scale=scale, legend={"orient": "top", "labelLimit": 300})
 
 
 def ringed(base: alt.Chart, size: float) -> tuple[Any, Any]:

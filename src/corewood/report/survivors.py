@@ -118,8 +118,8 @@ def grid(rows: pd.DataFrame, title: str, scale: tuple[float, float] = (0, 1)) ->
         **unit_places(columns),
         tooltip=tips(f"layer:O | unit:N | mean:Q {form} | std:Q {form} | seeds:Q"),
     )
-    colours = alt.Scale(domain=[low, most], range=GREENS)
-    legend = alt.Legend(orient="bottom", tickMinStep=1 if most > 1 else 0.05)
+    colours = {"domain": [low, most], "range": GREENS}
+    legend = {"orient": "bottom", "tickMinStep": 1 if most > 1 else 0.05}
     weights = (rows["way"] == MAGNITUDE).any()
     colour = alt.Fill("mean:Q", title="share of weights", scale=colours, legend=legend)
     if not weights:
@@ -201,7 +201,7 @@ def pairs_panel(rows: pd.DataFrame, measure: str, title: str, tasks: list[str]) 
     data["is"] = rows["real"].map(names)
     y = ordered(alt.Y, "task", tasks)
     low = min(0.0, float(rows[measure].min()))
-    x = alt.X(f"{measure}:Q", title=title, scale=alt.Scale(domain=[low, 1]))
+    x = alt.X(f"{measure}:Q", title=title, scale={"domain": [low, 1]})
     width = room(tasks, 2)
     apart = DOT * (1 - low) / width
     row = data.groupby("task")[measure].transform(lambda v: pd.Series(dodged(v, apart), v.index))

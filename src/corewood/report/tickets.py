@@ -103,10 +103,10 @@ def ticket_panel(summary: pd.DataFrame, scores: pd.DataFrame, ways: list[str]) -
     bottom = lowest_shown(pd.concat([drawn["low"], drawn["mean"], single["value"], summary["mean"]]))
     metric = str(summary["metric"].iloc[0])
     form = form_of(metric)
-    y = alt.Y("mean:Q", title=METRICS.get(metric, metric), scale=alt.Scale(domain=[bottom, 1]))
+    y = alt.Y("mean:Q", title=METRICS.get(metric, metric), scale={"domain": [bottom, 1]})
     place = {
-        "x": ordered(alt.X, "which", order, axis=alt.Axis(labelAngle=-35)),
-        "xOffset": alt.XOffset("state:N", scale=alt.Scale(domain=list(STATES))),
+        "x": ordered(alt.X, "which", order, axis={"labelAngle": -35}),
+        "xOffset": alt.XOffset("state:N", scale={"domain": list(STATES)}),
     }
     columns = ["which", "state", "mean", "std", "low", "high", "seeds", "undefined"]
     data = drawn[columns].dropna(subset="mean")
@@ -342,14 +342,14 @@ def stays_panel(rows: pd.DataFrame, field: str, title: str, modes: list[str], na
     table["low"], table["high"] = (table["mean"] - table["std"]).clip(0, 1), (table["mean"] + table["std"]).clip(0, 1)
     tasks = list(dict.fromkeys(rows["task"]))
     base = alt.Chart(table.round(4)).encode(
-        y=ordered(alt.Y, "task", tasks, axis=alt.Axis(labels=names, ticks=names)),
-        yOffset=alt.YOffset("mode:N", scale=alt.Scale(domain=modes)),
+        y=ordered(alt.Y, "task", tasks, axis={"labels": names, "ticks": names}),
+        yOffset=alt.YOffset("mode:N", scale={"domain": modes}),
         color=coloured("mode", modes),
         shape=shaped("mode", modes),
         tooltip=tips("task:N | pruned = mode:N | mean:Q .1% | std:Q .1% | seeds:Q"),
     )
     dots = base.mark_point(filled=True, size=48, opacity=1).encode(
-        x=alt.X("mean:Q", title=title, axis=alt.Axis(format=PERCENT, tickCount=5), scale=alt.Scale(domain=[0, 1]))
+        x=alt.X("mean:Q", title=title, axis={"format": PERCENT, "tickCount": 5}, scale={"domain": [0, 1]})
     )
     spread = base.transform_filter("isValid(datum.std)").mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
     return (spread + dots).properties(width=room(tasks, 3), height=max(60, len(tasks) * (8 + 9 * len(modes))))

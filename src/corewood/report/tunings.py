@@ -40,8 +40,8 @@ def tunings_chart(tables: Tables) -> Any:
                 .mark_bar()
                 .encode(
                     y=ordered(alt.Y, "where", dict.fromkeys(here["where"])),
-                    yOffset=alt.YOffset("part:N", scale=alt.Scale(domain=list(PARTS.values()))),
-                    x=alt.X("std:Q", title="standard deviation of accuracy", axis=alt.Axis(format=PERCENT)),
+                    yOffset=alt.YOffset("part:N", scale={"domain": list(PARTS.values())}),
+                    x=alt.X("std:Q", title="standard deviation of accuracy", axis={"format": PERCENT}),
                     color=coloured("part", PARTS.values()),
                     tooltip=tips("case = where:N | of it = part:N | std:Q .1% | fine-tunings = tunings:Q"),
                 )

@@ -306,14 +306,14 @@ def verdicts_chart(tables: Tables) -> Any:
         "target",
     ]
     base = alt.Chart(rows[columns]).encode(
-        x=ordered(alt.X, "where", order, axis=alt.Axis(labelAngle=-50, labelLimit=150)),
+        x=ordered(alt.X, "where", order, axis={"labelAngle": -50, "labelLimit": 150}),
         y=ordered(alt.Y, "subnetwork", list(dict.fromkeys(rows["subnetwork"]))),
     )
     lines = base.mark_rect(fill="transparent", stroke=PALE, strokeWidth=0.6)
     marks = base.mark_point(size=110, strokeWidth=2).encode(
-        shape=alt.Shape("said:N", title=None, scale=alt.Scale(domain=said, range=["circle", "circle", "cross"])),
-        stroke=alt.Stroke("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], INK, MARK])),
-        fill=alt.Fill("said:N", title=None, scale=alt.Scale(domain=said, range=[GREENS[3], PAPER, MARK])),
+        shape=alt.Shape("said:N", title=None, scale={"domain": said, "range": ["circle", "circle", "cross"]}),
+        stroke=alt.Stroke("said:N", title=None, scale={"domain": said, "range": [GREENS[3], INK, MARK]}),
+        fill=alt.Fill("said:N", title=None, scale={"domain": said, "range": [GREENS[3], PAPER, MARK]}),
         tooltip=tips(
             "subnetwork:N | case = where:N | verdict = said:N | full model = full:Q .1% | subnetwork = value:Q .1% | "
             "change = change:Q +.1% | low:Q +.1% | high:Q +.1% | n:Q | examples that would tell = needed:N"

@@ -92,7 +92,7 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
     how = [called(way) for way in in_order(rows["way"])]
     columns = ["where", "how", "value", "low", "high", "difference", "difference_low", "difference_high", "real", "n", "models"]
     base = alt.Chart(rows[columns].dropna(subset="value").round(4)).encode(
-        yOffset=alt.YOffset("how:N", scale=alt.Scale(domain=how)),
+        yOffset=alt.YOffset("how:N", scale={"domain": how}),
         color=coloured("how", how, WAY_COLOURS),
         tooltip=tips(
             "case = where:N | way = how:N | accuracy = value:Q .1% | low:Q .1% | high:Q .1% | "
@@ -102,16 +102,16 @@ def beside(rows: pd.DataFrame, title: str) -> Any:
     )
     shape = shaped("how", how)
     width = room(order, 2) + 40
-    height, no_names = 34 * len(order), alt.Axis(labels=False, ticks=False)
-    places = alt.Scale(domain=order, paddingInner=0.3)
-    left, right = (alt.Y("where:N", scale=places, title=None, axis=axis) for axis in (alt.Axis(), no_names))
+    height, no_names = 34 * len(order), {"labels": False, "ticks": False}
+    places = {"domain": order, "paddingInner": 0.3}
+    left, right = (alt.Y("where:N", scale=places, title=None, axis=axis) for axis in ({}, no_names))
     levels = base.mark_rule(strokeWidth=1.4).encode(y=left, x=alt.X("low:Q", title="accuracy"), x2="high:Q")
     dots = base.mark_point(filled=True, size=44, opacity=1).encode(
         y=left, shape=shape, x=share_axis(alt.X, "value", "accuracy")
     )
     others = base.transform_filter(alt.datum.how != first)
     gaps = others.mark_rule(strokeWidth=1.4).encode(y=right, x="difference_low:Q", x2="difference_high:Q")
-    x = alt.X("difference:Q", title=f"difference from {first}", axis=alt.Axis(format="+.0%", tickCount=6))
+    x = alt.X("difference:Q", title=f"difference from {first}", axis={"format": "+.0%", "tickCount": 6})
     real = others.transform_filter(alt.datum.real).mark_point(filled=True, size=50, opacity=1).encode(y=right, x=x, shape=shape)
     unsure = (
         others.transform_filter(~alt.datum.real).mark_point(size=34, fill=PAPER, opacity=1).encode(y=right, x=x, shape=shape)

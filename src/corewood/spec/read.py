@@ -108,16 +108,29 @@ def _apply(raw: dict[Any, Any], change: str) -> None:
 
 
 def _put(raw: dict[Any, Any], key: str, value: object, who: str) -> None:
-    """Set one key, by its dotted path; mappings on the way are made."""
+    """Set one key, by its dotted path; mappings on the way are made, and the items of a list have numbers, from 0."""
     *parents, last = key.split(".")
     place: Any = raw
-    for name in parents:
+    for depth, name in enumerate(parents, 1):
         if isinstance(place, dict) and name == "model" and isinstance(place.get(name), str):
             place[name] = {"checkpoint": place[name]}
-        place = place.setdefault(name, {}) if isinstance(place, dict) else None
-    if not isinstance(place, dict):
+        if isinstance(place, list):
+            place = place[_item(place, name, parents[: depth - 1], who)]
+        else:
+            place = place.setdefault(name, {}) if isinstance(place, dict) else None
+    if isinstance(place, list):
+        place[_item(place, last, parents, who)] = value
+    elif isinstance(place, dict):
+        place[last] = value
+    else:
         raise InputError(f"{who}: {'.'.join(parents)} is not a mapping in this study")
-    place[last] = value
+
+
+def _item(items: list[Any], name: str, parents: list[str], who: str) -> int:
+    if not name.isdecimal() or int(name) >= len(items):
+        last = f"0 to {len(items) - 1}" if items else "none yet"
+        raise InputError(f"{who}: {'.'.join(parents)} is a list in this study; name one of its items by number, {last}")
+    return int(name)
 
 
 def mistakes(problem: ValidationError, raw: Any, top: type[BaseModel] = StudySpec) -> list[str]:
