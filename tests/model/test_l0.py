@@ -26,7 +26,7 @@ from corewood.model.load import Model
 from corewood.model.mask import Units
 from corewood.model.reference import reference
 from corewood.prune.concrete import HIGH, LOW, TEMPERATURE, closed_probability, mean_gate, sample_gates, shift_to
-from corewood.prune.exchange import GAIN, Exchanged, Texts, doubt, draw, exchange_round, linearise
+from corewood.prune.exchange import GAIN, Exchanged, Texts, doubt, draw, exchange_round, linearise, proposals
 from corewood.prune.final import final_mask, released_rule
 from corewood.prune.l0 import (
     Found,
@@ -421,6 +421,37 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
         others.append(model.units.from_vector(vector))
     values = np.stack([learnt.kl_of(other) for other in others]).mean(1)
     assert values.min() > (1 - GAIN) * state.value
+
+
+def test_what_is_not_tried_would_not_have_been_taken() -> None:
+    """Rounds against ones that run every proposal."""
+    model, _ = planted(keep=6, seed=2)
+    sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(60))  # type: ignore[arg-type]
+    shared = reference(model, sample)
+    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    run, proposed, moved = 0, 0, 0
+    for seed in range(3):
+        mask = model.units.from_vector(np.random.default_rng(seed).permutation(np.arange(27) < 12))
+        state = Exchanged.start(mask, texts, texts, 0.7, np.random.default_rng(0))
+        with frozen(model, dropout=False):
+            while not state.done and state.round < 12:
+                here = texts.take(state.checked[state.drawn])
+                linear = linearise(here, model.units.from_vector(state.vector))
+                tried, predicted = proposals(linear, here.full, state, np.zeros(27, bool))
+                got = np.array([(here.kl_of(model.units.from_vector(one)) * state.weights).sum() for one in tried])
+                now = float((here.kl_of(model.units.from_vector(state.vector)) * state.weights).sum())
+                after = exchange_round(texts, texts, state, np.zeros(27, bool), 0.7, np.random.default_rng(state.round))
+                run += round(after.rows[-1]["examples"] / len(here)) - 1
+                proposed += len(tried)
+                best, left = got.min() / now, 0.02  # predictions are hopeful, but for a hundredth or two
+                if after.moves > state.moves:
+                    moved += 1
+                    assert got[(tried == after.vector).all(1)] / now == pytest.approx(best, abs=left)
+                elif state.moves == 0:  # nothing was taken
+                    assert best > 1 - GAIN - left
+                state = after
+    assert moved == 3
+    assert run < proposed
 
 
 def test_a_text_that_counts_three_times_is_as_good_as_three_texts() -> None:
