@@ -29,7 +29,7 @@ from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
 from corewood.study.ways import core
 
 KEY = {WITHOUT: "without", WITH: "with"}  # of prune.l0, and of the job's parameters
-EXCHANGES = 4  # raise it when searches that end by themselves find other masks: they are then run anew
+EXCHANGES = 5  # raise it when searches that end by themselves find other masks: they are then run anew
 SAVE_EVERY = 20.0  # seconds between the points a search can go on from
 
 
