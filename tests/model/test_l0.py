@@ -437,7 +437,7 @@ def test_what_is_not_tried_would_not_have_been_taken() -> None:
             while not state.done and state.round < 12:
                 here = texts.take(state.checked[state.drawn])
                 linear = linearise(here, model.units.from_vector(state.vector))
-                tried, predicted = proposals(linear, here.full, state, np.zeros(27, bool))
+                tried, _ = proposals(linear, here.full, state, np.zeros(27, bool))
                 got = np.array([(here.kl_of(model.units.from_vector(one)) * state.weights).sum() for one in tried])
                 now = float((here.kl_of(model.units.from_vector(state.vector)) * state.weights).sum())
                 after = exchange_round(texts, texts, state, np.zeros(27, bool), 0.7, np.random.default_rng(state.round))

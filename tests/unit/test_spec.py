@@ -130,7 +130,7 @@ def test_set_reaches_an_item_of_a_list_by_its_number() -> None:
     one, other = parse_study(study, "x", changes).prune.importance
     assert (one.threshold, other.batch) == (0.7, 7)
     for key in ("2.threshold", "2", "-1", "threshold"):
-        with pytest.raises(InputError, match="prune.importance is a list in this study; name one of its items by number, 0 to 1"):
+        with pytest.raises(InputError, match="is a list in this study; name one of its items by number, 0 to 1"):
             parse_study(study, "x", [f"prune.importance.{key}=0.7"])
 
 

@@ -2,6 +2,9 @@
 
 Orders are given as scale domains, never as `sort` lists: Vega-Lite turns those into expressions, where a case that is
 called "if" is read as a function. For the same reason a case never stands alone as a title, but in quotation marks.
+
+Scales, axes and legends are plain mappings: Altair copies a chart several times, and of its own classes every key that
+could be set.
 """
 
 from __future__ import annotations
