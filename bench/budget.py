@@ -38,7 +38,7 @@ import pandas as pd
 import torch
 
 from corewood.analyse.differences import corrected, pair_tests
-from corewood.data.encode import encode
+from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
 from corewood.data.read import read_split
@@ -99,7 +99,6 @@ class Bench:
         )
         rows, self.reference = read_reference(store.get("reference", reference_job.key))
         texts = read_encoded(store.get("encode", texts_job.key))
-        self.sample = texts.take(rows)
         self.gold = gold_classes(self.model.labels, model.task.splits["train"])[rows]
         other = np.setdiff1d(np.arange(len(texts)), rows)[:NEW]
         task = plan.spec.task
@@ -107,14 +106,17 @@ class Bench:
         new = self.generated(123, validation=NEW).validation
         if data is not None:
             new, _ = read_split("dev", SourceSpec(path=str(data / "mnli/dev_matched.jsonl"), layout="mnli", limit=NEW))
-        means, held = self.reference.means, held_out(len(rows))[1]
-        self.sets = {"held out": Texts(self.model, self.sample, self.reference.logits, means, "mean").take(held)}
+        self.sample = Texts.of(self.model, texts.take(rows), self.reference)
+        self.sets = {"held out": self.sample.take(held_out(len(rows))[1])}
         for what, examples in (
             ("training texts", texts.take(other)),
             ("new texts", encode(new, self.model.tokenizer, self.model.max_length)),
         ):
-            full = logits_of(self.model, self.model.units.full(), examples)
-            self.sets[what] = Texts(self.model, examples, full, means, "mean")
+            self.sets[what] = self.texts(examples)
+
+    def texts(self, examples: Encoded) -> Texts:
+        full = logits_of(self.model, self.model.units.full(), examples)
+        return Texts(self.model, examples, full, self.reference.means, "mean")
 
     def generated(self, seed: int, validation: int = 10, per_case: int = 1) -> Task:
         """Other examples of the task that the model was fine-tuned on."""
@@ -127,9 +129,7 @@ class Bench:
     def search(self, settings: L0, seed: int) -> Iterator[Row]:
         """A row per size; what a path cost stands in each of its rows. Of the released rule, also the mask of exact size."""
         start = time.process_time()
-        found = best_of_starts(
-            lambda _start, own: l0_search(self.model, self.sample, self.reference, settings, own), settings, seed
-        )
+        found = best_of_starts(lambda _start, own: l0_search(self.sample, settings, own), settings, seed)
         seconds = round(time.process_time() - start, 1)
         gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
         forward = int(found.trajectory["examples"].max()) - gradient
@@ -148,7 +148,7 @@ class Bench:
     def importance(self, like: Mask) -> Iterator[Row]:
         start = time.process_time()
         texts, size = held_out(len(self.sample))[0], (int(like.heads.sum()), int(like.mlps.sum()))
-        examples, settings, means = self.sample.take(texts), Importance(ablate="mean"), self.reference.means
+        examples, settings, means = self.sample.examples.take(texts), Importance(ablate="mean"), self.reference.means
         found = importance_search(self.model, examples, self.gold[texts], lambda _: np.nan, settings, size=size, means=means)
         rounds, seconds = len(found.rounds) - 1, round(time.process_time() - start, 1)
         yield self.row(found.mask, examples=rounds * len(texts), rounds=rounds, forward=0, seconds=seconds)
@@ -209,9 +209,9 @@ def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
 def many(bench: Bench, rows: list[Row], count: int) -> pd.DataFrame:
     """One row per mask: its KL on new texts of the generated task, and the standard error of that."""
     examples = encode(bench.generated(321, validation=count).validation, bench.model.tokenizer, bench.model.max_length)
-    full = logits_of(bench.model, bench.model.units.full(), examples)
-    rows_run, weight = draw(doubt(full), np.full(count, 1 / count), RUN, np.random.default_rng(0))
-    texts = Texts(bench.model, examples, full, bench.reference.means, "mean").take(rows_run)
+    every = bench.texts(examples)
+    rows_run, weight = draw(doubt(every.full), np.full(count, 1 / count), RUN, np.random.default_rng(0))
+    texts = every.take(rows_run)
     found = []
     for row in rows:
         each = weight * texts.kl_of(bench.model.units.from_vector(np.array(row["mask"])))

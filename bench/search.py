@@ -62,7 +62,7 @@ def compare(name: str, model: Model, sample: Encoded, steps: int) -> None:
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, steps=10 * steps)
     state = State.start(len(model.units), settings, 0)
-    all_texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    all_texts = Texts.of(model, sample, shared)
     rng = np.random.default_rng(0)
     random = [rng.choice(len(sample), MICRO * MICROS, replace=False) for _ in range(steps + 1)]
     log_alpha = torch.full((len(model.units),), 2.5, requires_grad=True)

@@ -91,7 +91,7 @@ def test_a_planted_subnetwork_is_recovered() -> None:
         sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
         shared = reference(model, sample)
         settings = L0(sparsity=1 - 9 / 27, steps=120, batch=16)  # as many units as there are planted heads and MLPs
-        found = l0_search(model, sample, shared, settings, seed)
+        found = l0_search(Texts.of(model, sample, shared), settings, seed)
         assert len(found.mask) == 9
         hits.append(int((found.mask.heads & chosen).sum()))
     # by chance 9 units of 27 hold two of six heads
@@ -107,7 +107,7 @@ def test_every_seed_has_the_exact_size_and_a_trajectory() -> None:
     sample = encode(TASK.validation, model.tokenizer, 64)
     shared = reference(model, sample)
     before = {name: p.clone() for name, p in model.net.named_parameters()}
-    found = [l0_search(model, sample, shared, settings, seed) for seed in range(3)]
+    found = [l0_search(Texts.of(model, sample, shared), settings, seed) for seed in range(3)]
     assert {len(f.mask) for f in found} == {kept_units(10, 0.6)} == {4}
     for f in found:
         assert f.trajectory["step"].tolist() == list(range(1, 13))
@@ -118,7 +118,7 @@ def test_every_seed_has_the_exact_size_and_a_trajectory() -> None:
         assert f.trajectory["held"].notna().tolist() == [False] * 11 + [True]  # one look, at the end
         assert f.trajectory["examples"].tolist() == [8 * step for step in range(1, 13)]
     assert len({f.mask for f in found}) > 1  # seeds differ
-    again = l0_search(model, sample, shared, settings, 1)
+    again = l0_search(Texts.of(model, sample, shared), settings, 1)
     assert (again.log_alpha == found[1].log_alpha).all()
     for name, parameter in model.net.named_parameters():
         assert parameter.equal(before[name])
@@ -137,7 +137,7 @@ def test_a_stopped_search_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         {"constraint": "lagrangian", "rate": 0.1},
     ):
         chosen = settings.model_copy(update=more)
-        whole = l0_search(model, sample, shared, chosen, 5)
+        whole = l0_search(Texts.of(model, sample, shared), chosen, 5)
 
         class Stopped(Exception):
             pass
@@ -148,8 +148,8 @@ def test_a_stopped_search_goes_on_to_the_same_bits(tmp_path: Path) -> None:
                 raise Stopped
 
         with pytest.raises(Stopped):
-            l0_search(model, sample, shared, chosen, 5, checkpoint=stop)
-        rest = l0_search(model, sample, shared, chosen, 5, state=State.load(tmp_path / "state.safetensors"))
+            l0_search(Texts.of(model, sample, shared), chosen, 5, checkpoint=stop)
+        rest = l0_search(Texts.of(model, sample, shared), chosen, 5, state=State.load(tmp_path / "state.safetensors"))
         assert (rest.log_alpha == whole.log_alpha).all()
         assert rest.trajectory.equals(whole.trajectory)
         assert rest.mask == whole.mask
@@ -162,14 +162,14 @@ def test_the_held_out_kl_is_that_of_texts_that_give_no_gradients() -> None:
     learnt, held = held_out(len(sample))
     assert len(held) == len(sample) // 4
     assert sorted([*learnt, *held]) == list(range(len(sample)))
-    found = l0_search(model, sample, shared, settings, 0)
+    found = l0_search(Texts.of(model, sample, shared), settings, 0)
     with gated(model, found.mask, "mean", shared.means):
         logits = model.net(**sample.batch(held)).logits.detach().double()
     full = torch.from_numpy(shared.logits[held]).double().log_softmax(-1)
     want = (full.exp() * (full - logits.log_softmax(-1))).sum(-1).mean()
     assert found.held == pytest.approx((float(want),), rel=1e-4)
     shared.logits[held] = -shared.logits[held]  # what is held out may say anything: the masks stay what they are
-    assert l0_search(model, sample, shared, settings, 0).masks == found.masks
+    assert l0_search(Texts.of(model, sample, shared), settings, 0).masks == found.masks
 
 
 def test_exchanges_find_the_planted_subnetwork_from_every_seed() -> None:
@@ -177,8 +177,8 @@ def test_exchanges_find_the_planted_subnetwork_from_every_seed() -> None:
     sample = encode(TASK.train, model.tokenizer, 64)  # type: ignore[arg-type]
     shared = reference(model, sample)
     sparsity = 1 - 9 / 27  # as many units as there are planted heads and MLPs
-    short = [l0_search(model, sample, shared, L0(sparsity=sparsity, steps=8, batch=16), seed) for seed in range(3)]
-    auto = [l0_search(model, sample, shared, L0(sparsity=sparsity, batch=16), seed) for seed in range(3)]
+    short = [l0_search(Texts.of(model, sample, shared), L0(sparsity=sparsity, steps=8, batch=16), seed) for seed in range(3)]
+    auto = [l0_search(Texts.of(model, sample, shared), L0(sparsity=sparsity, batch=16), seed) for seed in range(3)]
     assert all((f.mask.heads == chosen).all() and f.mask.mlps.all() for f in auto)
     assert all(len(f.mask) == 9 for f in [*auto, *short])
     names = [f"{kind}-{seed}" for kind in ("auto", "short") for seed in range(3)]
@@ -216,7 +216,7 @@ def test_two_equally_good_subnetworks_are_both_found_over_seeds() -> None:
     )  # the four heads and three MLPs: one of the twins must go, or another head
     found: set[tuple[bool, bool]] = set()
     for seed in range(6):
-        names = l0_search(model, sample, shared, settings, seed).mask.names
+        names = l0_search(Texts.of(model, sample, shared), settings, seed).mask.names
         found.add((one in names, other in names))
         if {(True, False), (False, True)} <= found:
             return
@@ -229,9 +229,9 @@ def test_without_either_of_two_redundant_heads_there_is_a_faithful_subnetwork() 
     shared = reference(model, sample)
     settings = L0(sparsity=1 - 7 / 27, batch=16, budget=0.5)
     names = model.units.names
-    plain = l0_search(model, sample, shared, settings, 1).held[0]
+    plain = l0_search(Texts.of(model, sample, shared), settings, 1).held[0]
     for gone, stays in ((one, other), (other, one)):
-        found = l0_search(model, sample, shared, settings, 0, pinned=pins(names, [gone], [], settings))
+        found = l0_search(Texts.of(model, sample, shared), settings, 0, pinned=pins(names, [gone], [], settings))
         rest = [f"L{layer}.H{head}" for layer, head in np.argwhere(chosen) if f"L{layer}.H{head}" != one]
         assert set(found.mask.names) == {stays, *rest, *(f"L{i}.MLP" for i in range(3))}
         held = pd.Series([plain, found.held[0]], ["plain", "without"])
@@ -247,9 +247,9 @@ def test_without_the_one_head_that_carries_everything_no_subnetwork_is_faithful(
     shared = reference(model, sample)
     settings = L0(sparsity=0.5, batch=16, budget=0.25)
     names, gone = model.units.names, [f"L{layer}.H{head}"]
-    plain = l0_search(model, sample, shared, settings, 0)
-    apart = l0_search(model, sample, shared, settings, 0, pinned=pins(names, gone, [], settings))
-    with_it = l0_search(model, sample, shared, settings, 0, pinned=pins(names, [], gone, settings))
+    plain = l0_search(Texts.of(model, sample, shared), settings, 0)
+    apart = l0_search(Texts.of(model, sample, shared), settings, 0, pinned=pins(names, gone, [], settings))
+    with_it = l0_search(Texts.of(model, sample, shared), settings, 0, pinned=pins(names, [], gone, settings))
     assert gone[0] in plain.mask.names
     assert gone[0] not in apart.mask.names
     held = pd.Series([plain.held[0], with_it.held[0], apart.held[0]], ["plain", "with", "without"])
@@ -284,7 +284,7 @@ def test_pinned_units_stay_whatever_the_rules_and_a_stopped_search_goes_on_to_th
     closed, held = ["L0.H1", "L1.H0"], ["L1.H3", "L0.MLP"]
     pinned = pins(model.units.names, closed, held, settings)
     states: list[State] = []
-    found = l0_search(model, sample, shared, settings, 5, checkpoint=states.append, pinned=pinned)
+    found = l0_search(Texts.of(model, sample, shared), settings, 5, checkpoint=states.append, pinned=pinned)
     for mask, target in zip(found.masks, settings.targets, strict=True):
         assert not set(closed) & set(mask.names)
         assert set(held) <= set(mask.names)
@@ -303,7 +303,7 @@ def test_pinned_units_stay_whatever_the_rules_and_a_stopped_search_goes_on_to_th
     for place in {len(states) // 3, len(states) - 2}:
         states[place].save(tmp_path / "state.safetensors")
         last = State.load(tmp_path / "state.safetensors")
-        rest = l0_search(model, sample, shared, settings, 5, state=last, pinned=pinned)
+        rest = l0_search(Texts.of(model, sample, shared), settings, 5, state=last, pinned=pinned)
         assert rest.masks == found.masks
         assert rest.held == found.held
         assert rest.trajectory.equals(found.trajectory)
@@ -333,7 +333,7 @@ def test_an_exchange_needs_no_more_than_a_prediction_and_a_check() -> None:
     model, _ = planted(keep=6, seed=0)
     sample = encode(TASK.validation, model.tokenizer, 64)
     shared = reference(model, sample)
-    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    texts = Texts.of(model, sample, shared)
     vector = np.random.default_rng(0).permutation(np.arange(27) < 12)
     mask = model.units.from_vector(vector)
     linear = linearise(texts, mask)
@@ -394,7 +394,7 @@ def test_exchanges_are_checked_and_end_where_no_exchange_is_better() -> None:
     model, _ = planted(keep=6, seed=2)
     sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(80))  # type: ignore[arg-type]
     shared = reference(model, sample)
-    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    texts = Texts.of(model, sample, shared)
     learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
     mask = model.units.from_vector(np.random.default_rng(1).permutation(np.arange(27) < 12))
     state = Exchanged.start(mask, learnt, held, 0.7, np.random.default_rng(0))
@@ -428,7 +428,7 @@ def test_what_is_not_tried_would_not_have_been_taken() -> None:
     model, _ = planted(keep=6, seed=2)
     sample = encode(TASK.train, model.tokenizer, 64).take(np.arange(60))  # type: ignore[arg-type]
     shared = reference(model, sample)
-    texts = Texts(model, sample, shared.logits, shared.means, "mean")
+    texts = Texts.of(model, sample, shared)
     run, proposed, moved = 0, 0, 0
     for seed in range(3):
         mask = model.units.from_vector(np.random.default_rng(seed).permutation(np.arange(27) < 12))
@@ -494,7 +494,7 @@ def test_the_multipliers_pull_towards_the_target() -> None:
     model, _ = small()
     sample = encode(TASK.validation, model.tokenizer, 64)
     settings = L0(sparsity=0.5, steps=150, batch=8, constraint="lagrangian", rate=0.1, lambda_rate=0.3)
-    found = l0_search(model, sample, reference(model, sample), settings, 0)
+    found = l0_search(Texts.of(model, sample, reference(model, sample)), settings, 0)
     assert found.trajectory["closed"].iloc[0] < 0.05
     assert found.trajectory["closed"].iloc[-1] == pytest.approx(0.5, abs=0.15)
 
@@ -588,7 +588,7 @@ def test_more_starts_are_never_worse_and_the_first_is_the_seed_itself(path: tupl
     each: dict[int, Found] = {}  # by seed, in the order of starting
 
     def from_start(start: int, seed: int) -> Found:
-        each.setdefault(seed, l0_search(model, sample, shared, settings, seed))
+        each.setdefault(seed, l0_search(Texts.of(model, sample, shared), settings, seed))
         return each[seed]
 
     sums, asked = [], []
@@ -611,7 +611,7 @@ def test_progress_counts_what_a_plan_does() -> None:
     settings = L0(sparsity=0.5, path=(0.3,), budget=0.1, batch=8, starts=3)
     assert settings.work == 3 * settings.model_copy(update={"starts": 1}).work == 3 * (6 * 8 + 2 * 2 * 40)
     told: list[tuple[int, int]] = []
-    l0_search(model, sample, reference(model, sample), settings, 0, progress=lambda *now: told.append(now))
+    l0_search(Texts.of(model, sample, reference(model, sample)), settings, 0, progress=lambda *now: told.append(now))
     assert {total for _, total in told} == {settings.work // 3}
     done = [now for now, _ in told]
     assert done == sorted(done)
@@ -630,7 +630,7 @@ def test_a_loss_that_is_not_a_number_is_an_error_with_a_step() -> None:
     with torch.no_grad():
         next(model.net.parameters()).fill_(float("nan"))
     with pytest.raises(JobError, match="not a number at step 1"):
-        l0_search(model, sample, shared, settings, 0)
+        l0_search(Texts.of(model, sample, shared), settings, 0)
 
 
 def test_a_path_gives_nested_masks_of_exact_sizes_and_ends_where_a_plain_search_does(tmp_path: Path) -> None:
@@ -638,12 +638,12 @@ def test_a_path_gives_nested_masks_of_exact_sizes_and_ends_where_a_plain_search_
     sample = encode(TASK.validation, model.tokenizer, 64)
     shared = reference(model, sample)
     along = settings.model_copy(update={"path": (0.2, 0.4)})
-    found = l0_search(model, sample, shared, along, 3)
+    found = l0_search(Texts.of(model, sample, shared), along, 3)
     assert [len(m) for m in found.masks] == [kept_units(10, s) for s in (0.2, 0.4, settings.sparsity)]
     assert found.masks[2] <= found.masks[1] <= found.masks[0]
-    assert found.mask == l0_search(model, sample, shared, settings, 3).mask
+    assert found.mask == l0_search(Texts.of(model, sample, shared), settings, 3).mask
     states: list[State] = []
-    l0_search(model, sample, shared, along, 3, checkpoint=states.append)
+    l0_search(Texts.of(model, sample, shared), along, 3, checkpoint=states.append)
     target = settings.sparsity * np.minimum(1, np.arange(1, settings.steps + 1) / (settings.ramp * settings.steps))
     first = [int((target >= s - 1e-9).argmax()) for s in (0.2, 0.4)]
     for row, at in enumerate(first):  # gates as they stood when the target first reached each sparsity
@@ -651,5 +651,5 @@ def test_a_path_gives_nested_masks_of_exact_sizes_and_ends_where_a_plain_search_
         assert states[at - 1].way[row].isnan().all()
         assert states[-1].way[row].equal(states[at].way[row])
     states[6].save(tmp_path / "state.safetensors")
-    rest = l0_search(model, sample, shared, along, 3, state=State.load(tmp_path / "state.safetensors"))
+    rest = l0_search(Texts.of(model, sample, shared), along, 3, state=State.load(tmp_path / "state.safetensors"))
     assert rest.masks == found.masks

@@ -111,7 +111,7 @@ def test_searches_that_share_a_batch_are_those_of_one_each(model: Model, change:
     settings = SETTINGS.model_copy(update=change)
     examples = encode(TASK.train, model.tokenizer, model.max_length)  # type: ignore[arg-type]
     shared = reference(model, examples)
-    texts = Texts(model, examples, shared.logits, shared.means, "mean")
+    texts = Texts.of(model, examples, shared)
     seeds = [3, 1, 4]
     begun = [State.start(len(model.units), settings, seed) for seed in seeds]
     together = descend(texts, settings, seeds, begun)
@@ -119,7 +119,7 @@ def test_searches_that_share_a_batch_are_those_of_one_each(model: Model, change:
         (alone,) = descend(texts, settings, [seed], [start])
         assert state.step == settings.gradient_steps
         assert torch.allclose(state.values, alone.values, atol=2e-3)
-        found = l0_search(model, examples, shared, settings, seed, state=state)
+        found = l0_search(Texts.of(model, examples, shared), settings, seed, state=state)
         assert len(found.mask) == 6
     assert not torch.allclose(together[0].values, together[1].values, atol=2e-3)
 

@@ -82,7 +82,7 @@ def test_searches_with_dropout_draw_what_they_always_drew(monkeypatch: pytest.Mo
     model = model_with_means()
     examples = encode(TASK.train, model.tokenizer, 64)
     full = reference(model, examples)
-    texts = Texts(model, examples, full.logits, full.means, "mean")
+    texts = Texts.of(model, examples, full)
     settings = cw.L0.paper(0.5).model_copy(update={"batch": 8, "parts": 2})
 
     def after_a_step() -> torch.Tensor:
@@ -156,7 +156,7 @@ def test_a_size_that_a_path_never_came_to_has_the_gates_of_the_end() -> None:
     model = model_with_means()
     examples = encode(TASK.train, model.tokenizer, 64)
     settings = cw.L0(sparsity=0.8, path=(0.2, 0.4, 0.7), steps=4, batch=4, ramp=1.0, counts_from=0)
-    found = l0_search(model, examples, reference(model, examples), settings, 0)
+    found = l0_search(Texts.of(model, examples, reference(model, examples)), settings, 0)
     inside, larger = found.masks[-1].vector, found.masks[-2].vector
     (more,) = np.flatnonzero(larger & ~inside)
     assert more == np.where(inside, -np.inf, found.log_alpha).argmax()

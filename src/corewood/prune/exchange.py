@@ -28,6 +28,7 @@ from corewood.model.first_token import first_token
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.load import Model
 from corewood.model.mask import Mask
+from corewood.model.reference import Reference
 from corewood.model.resume import Ran, recorded, slim_variants
 from corewood.model.slim import can_slim
 from corewood.spec import Ablation
@@ -59,6 +60,10 @@ class Texts:
     full: np.ndarray  # (example, class)
     means: Means
     ablate: Ablation
+
+    @classmethod
+    def of(cls, model: Model, examples: Encoded, shared: Reference, ablate: Ablation = "mean") -> Texts:
+        return cls(model, examples, shared.logits, shared.means, ablate)
 
     def __len__(self) -> int:
         return len(self.full)

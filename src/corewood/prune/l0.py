@@ -26,17 +26,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corewood import seal
-from corewood.data.encode import Encoded, shuffled
+from corewood.data.encode import shuffled
 from corewood.errors import InputError, JobError
 from corewood.model.first_token import first_token
 from corewood.model.gates import Gates, frozen, gated
-from corewood.model.load import Model
 from corewood.model.mask import Mask
-from corewood.model.reference import Progress, Reference, no_progress
+from corewood.model.reference import Progress, no_progress
 from corewood.prune.concrete import EDGE, closed_probability, mean_gate, sample_gates, shift_to
 from corewood.prune.exchange import LOOK, Exchanged, Texts, doubt, draw, exchange_round
 from corewood.prune.final import containing, final_mask, largest
-from corewood.spec import L0, Ablation, kept_units
+from corewood.spec import L0, kept_units
 
 ADAM = (0.9, 0.999, 1e-8)
 # of the trajectory; a round of exchanges has no soft gates, and so no `expected`, `sampled`, `closed`, `live` and `gap`
@@ -195,23 +194,19 @@ def held_out(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def l0_search(
-    model: Model,
-    sample: Encoded,
-    reference: Reference,
+    texts: Texts,
     settings: L0,
     seed: int,
-    ablate: Ablation = "mean",
     progress: Progress = no_progress,
     state: State | None = None,
     checkpoint: Callable[[State], None] | None = None,
     pinned: np.ndarray | None = None,
 ) -> Found:
     """One subnetwork per target. `state` continues a search that `checkpoint` was told of; `pinned` is what `pins` gives."""
-    units = model.units
+    units = texts.model.units
     state = state or State.start(len(units), settings, seed, pinned)
     tell = checkpoint or (lambda _state: None)
-    texts = Texts(model, sample, reference.logits, reference.means, ablate)
-    learnt, held = (texts.take(rows) for rows in held_out(len(sample)))
+    learnt, held = (texts.take(rows) for rows in held_out(len(texts)))
     total = settings.work // settings.starts
 
     def told(states: Sequence[State]) -> None:
@@ -222,7 +217,7 @@ def l0_search(
     log_alpha = state.values[:-2].numpy()
     masks: list[Mask] = []
     values: list[float] = []  # on all held-out texts
-    with frozen(model, dropout=False):
+    with frozen(texts.model, dropout=False):
         reached = state.way.numpy()  # a size that the target never came to has the gates of the end
         ways = [None, *np.where(np.isnan(reached), log_alpha, reached)[::-1]]  # from the sparsest back
         for place, (target, way) in enumerate(zip(settings.targets[::-1], ways, strict=True)):
@@ -256,7 +251,7 @@ def descend(
     tell: Callable[[Sequence[State]], None] = lambda _states: None,
 ) -> list[State]:
     """The gradient steps of one search, or of several that share a batch: all begin at the same step."""
-    learnt, kept = held_out(len(texts.examples))
+    learnt, kept = held_out(len(texts))
     look = texts.take(kept[:LOOK])
     every = max(1, round(LOOK_EVERY / settings.batch))
     now, begin = list(states), states[0].step

@@ -60,7 +60,7 @@ def search(
     chosen = encode_sample(model, task.train or task.validation, sample, seed=0)
     shared = reference(model, chosen)
     model.means = shared.means
-    texts = Texts(model, chosen, shared.logits, shared.means, ablate)
+    texts = Texts.of(model, chosen, shared, ablate)
     together = pack_size(texts, method) if pack is None else checked_pack(pack, method, ablate)
     with bar("search", progress) as tell:
         packed: dict[int, State] = {}
@@ -73,7 +73,7 @@ def search(
             def from_start(start: int, own: int) -> Found:
                 done = part(tell, place * method.starts + start, len(each) * method.starts)
                 begun = packed.get(own) if start == 0 else None
-                return l0_search(model, chosen, shared, method, own, ablate, done, begun, pinned=pinned)
+                return l0_search(texts, method, own, done, begun, pinned=pinned)
 
             return best_of_starts(from_start, method, seed)
 

@@ -174,7 +174,7 @@ def forward_pace(model: Model, examples: Encoded) -> float:
 
 def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation) -> float:
     shared = reference(model, examples)
-    texts = Texts(model, examples, shared.logits, shared.means, ablate)
+    texts = Texts.of(model, examples, shared, ablate)
     state = State.start(len(model.units), settings, 0)
     rows = np.argsort(examples.lengths, kind="stable")[len(examples) // 4 :][: max(2, len(examples) // 2)]  # of middling length
     with frozen(model, settings.dropout):

@@ -19,6 +19,8 @@ from corewood.data.task import Split
 from corewood.errors import JobError
 from corewood.model.gates import Means
 from corewood.model.load import Model, load
+from corewood.prune.exchange import Texts
+from corewood.spec import Ablation
 from corewood.store.store import Entry, Store, digest
 from corewood.study.entries import read_data, read_encoded, read_reference
 
@@ -103,6 +105,11 @@ class Work:
 
     def encoded(self) -> Encoded:
         return read_encoded(self.input("encoded"))
+
+    def texts(self, ablate: Ablation) -> Texts:
+        """The study's sample, as searches look at it."""
+        chosen, shared = read_reference(self.input("reference"))
+        return Texts.of(self.model(), self.encoded().take(chosen), shared, ablate)
 
     def means(self) -> Means | None:
         """Where the job works with a model's mean activations."""

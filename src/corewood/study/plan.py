@@ -64,10 +64,9 @@ def make_plan(spec: StudySpec, base: Path, bfloat16: bool | None = None) -> Plan
         plan.notes.append(f"{who}; give a revision, or a later run may mix two versions of it")
     check_focus(plan)
     plan.models.update((model.key, model) for model in plan_models(plan))
-    for model in plan.models.values():
-        plan.rows.extend(model.full_rows())
-    for model in plan.models.values():
-        plan.rows.extend(ways.plan(model, masks))
+    found_by_ways = [row for model in plan.models.values() for row in ways.plan(model, masks)]  # first: most of the work waits
+    plan.rows.extend(row for model in plan.models.values() for row in model.full_rows())
+    plan.rows.extend(found_by_ways)
     for question in QUESTIONS:
         key = question.key or question.name
         wanted = getattr(spec, key, None)

@@ -7,12 +7,11 @@ from typing import Any
 import pandas as pd
 
 from corewood.model.weights import weights_masked
-from corewood.prune.exchange import Texts
 from corewood.prune.l0 import held_out
 from corewood.prune.tickets import RANDOM as BY_CHANCE
 from corewood.prune.tickets import unit_ticket
 from corewood.spec.ways import Prune
-from corewood.study.entries import read_masks, read_reference, read_weights, write_masks
+from corewood.study.entries import read_masks, read_weights, write_masks
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan, Plan
 from corewood.study.results import Question, Results
@@ -49,13 +48,12 @@ def job(model: ModelPlan, row: Subnetwork) -> Job:
 
 def do_yardstick(work: Work) -> dict[str, Any]:
     """The KL of random masks of a mask's size, or of the mask itself, on the texts that searches hold out."""
-    params, model, found = work.job.params, work.model(), work.input("found")
-    chosen, shared = read_reference(work.input("reference"))
-    texts = Texts(model, work.encoded().take(chosen), shared.logits, shared.means, params["ablate"] or "mean")
-    held = texts.take(held_out(len(chosen))[1])
+    params, found = work.job.params, work.input("found")
+    texts = work.texts(params["ablate"] or "mean")
+    held = texts.take(held_out(len(texts))[1])
     if params["ablate"] is None:
-        with weights_masked(model, read_weights(found)):
-            return {"held": [float(held.kl_of(model.units.full()).mean())]}
+        with weights_masked(texts.model, read_weights(found)):
+            return {"held": [float(held.kl_of(texts.model.units.full()).mean())]}
     masks = [read_masks(found)[params["place"]]]
     if "draws" in params:
         masks = [unit_ticket(masks[0], BY_CHANCE, draw, params["seed"]) for draw in range(params["draws"])]

@@ -15,14 +15,13 @@ from safetensors.numpy import save_file
 
 from corewood import seal
 from corewood.evaluate.predict import unit_set
-from corewood.prune.exchange import Texts
 from corewood.prune.l0 import Found, State, best_of_starts, descend, l0_search, pins
 from corewood.prune.several import pack_size
 from corewood.spec import CORE, Competing, Searches
 from corewood.spec import L0 as Settings
 from corewood.store.shared import claimed
 from corewood.store.store import Store
-from corewood.study.entries import read_masks, read_reference, write_masks
+from corewood.study.entries import read_masks, write_masks
 from corewood.study.job import Job, Kind, Work
 from corewood.study.models import ModelPlan
 from corewood.study.subnetwork import GRID, L0, PRUNE, WITH, WITHOUT, Subnetwork
@@ -122,11 +121,10 @@ def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
     As many share a batch as the GPU has memory for; on a CPU that is one, and nothing is done. How many were searched.
     """
     first, settings = works[0], Settings(**works[0].job.params["settings"])
-    chosen, shared = read_reference(first.input("reference"))
-    model, ablate = first.model(), first.job.params["ablate"]
-    texts = Texts(model, first.encoded().take(chosen), shared.logits, shared.means, ablate)
+    texts = first.texts(first.job.params["ablate"])
+    units = texts.model.units
     together = pack or pack_size(texts, settings)
-    kept, count = pinned_units(first, model.units.names, settings), 0
+    kept, count = pinned_units(first, units.names, settings), 0
     with ExitStack() as stack:
         mine = []
         for work in works if together > 1 else ():
@@ -136,7 +134,7 @@ def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
                     mine.append(work)
         for group in [mine[place : place + together] for place in range(0, len(mine), together)]:
             seeds = [work.job.params["seed"] for work in group]
-            begun = [State.start(len(model.units), settings, seed, kept) for seed in seeds]
+            begun = [State.start(len(units), settings, seed, kept) for seed in seeds]
             for work, state in zip(group, descend(texts, settings, seeds, begun), strict=True):
                 state.save(state_file(work))
             count += len(group)
@@ -145,9 +143,8 @@ def search_ahead(works: Sequence[Work], pack: int | None = None) -> int:
 
 def do_search(work: Work) -> dict[str, Any]:
     params, settings = work.job.params, Settings(**work.job.params["settings"])
-    chosen, shared = read_reference(work.input("reference"))
-    texts, model = work.encoded().take(chosen), work.model()
-    kept = pinned_units(work, model.units.names, settings)
+    texts = work.texts(params["ablate"])
+    kept = pinned_units(work, texts.model.units.names, settings)
     saved_at = time.monotonic()
 
     def from_start(start: int, seed: int) -> Found:
@@ -164,7 +161,7 @@ def do_search(work: Work) -> dict[str, Any]:
         def progress(done: int, total: int) -> None:
             work.progress(start * total + done, settings.starts * total)
 
-        found = l0_search(model, texts, shared, settings, seed, params["ablate"], progress, last, save, kept)
+        found = l0_search(texts, settings, seed, progress, last, save, kept)
         if last is not None and settings.starts > 1:  # the next start may be stopped; this one is not run again
             last.save(scratch)
         return found
