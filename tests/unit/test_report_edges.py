@@ -16,6 +16,7 @@ from corewood.analyse.skills import delong
 from corewood.analyse.tickets import summary
 from corewood.data.read import read_split
 from corewood.errors import InputError
+from corewood.evaluate.metrics import placements
 from corewood.report import patterns, survivors, tickets, ways_compared
 from corewood.report.core import two_sparsities_chart
 from corewood.report.page import done
@@ -103,7 +104,7 @@ def test_sizes_of_different_ways_have_bases_of_their_own() -> None:
 def test_a_skill_is_not_surely_kept_because_few_examples_keep_their_order(examples: int) -> None:
     odds = np.concatenate([np.linspace(1, 2, examples), -np.linspace(1, 2, examples)])
     gold = np.repeat([0, 1], examples)
-    change, low, high = delong(np.stack([odds, odds + 3]), gold)
+    change, low, high = delong(np.stack([placements(one, gold) for one in (odds, odds + 3)]), gold)
     assert change == 0
     assert (low < -0.03) == (examples == 6)
     assert low == pytest.approx(-high)

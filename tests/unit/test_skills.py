@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 from corewood.analyse.ablation import ablation_rows, paired_interval
 from corewood.analyse.effective import effective_size
 from corewood.analyse.generalisation import of_cases, of_skills, spread
-from corewood.analyse.skills import skill_changes
+from corewood.analyse.skills import skill_changes, skill_differences
 from corewood.analyse.verdicts import verdicts
 from corewood.data.overlap import CASES, overlap
 from corewood.data.read import read_split
@@ -24,7 +24,7 @@ from corewood.data.task import Split
 from corewood.evaluate.metrics import Judge, Z, accuracy, auc, balanced, detection, log_odds, parts
 from corewood.report.models import apart, rows_of
 from corewood.report.page import finding
-from corewood.report.spread import WHOLE, same_in_domain_chart, skills_table
+from corewood.report.spread import WHOLE, same_in_domain_chart, skill_or_readiness, skills_table
 from corewood.spec import SourceSpec
 from corewood.store.store import Store
 from corewood.study.entries import read_data, write_data
@@ -290,6 +290,42 @@ def test_intervals_of_changes_against_a_bootstrap_over_examples() -> None:
     for metric in ("d-prime", "criterion"):  # wider than it must be, and not by far
         width = np.ptp(np.quantile(drawn[metric], [0.025, 0.975]))
         assert width < rows.loc[metric, "high"] - rows.loc[metric, "low"] < 2.5 * width
+
+
+def test_differences_of_skills_are_those_of_two_models_beside_each_other() -> None:
+    full = full_model()
+    found = np.stack([full, shifted(full), random_in(full, "or / and", 4)])
+    rows = skill_differences(found, ["a", "b", "c"], GENERATED, LABELS)
+    assert len(rows) == 3 * 10  # nine skills and the whole set
+    places = dict(zip("abc", range(3), strict=True))
+    for _, row in rows.iterrows():
+        inside = np.ones(len(full), bool) if row["case"] == "all" else (skills_of(GENERATED) == row["case"]).to_numpy()
+        one, other = (
+            roc_auc_score(GENERATED.gold[inside] == 0, found[places[row[who]], inside, 0]) for who in ("one", "other")
+        )
+        assert row["difference"] == pytest.approx(one - other)
+        changes = skill_changes(found[places[row["other"]]], found[[places[row["one"]]]], GENERATED, LABELS)
+        same = changes[(changes["case"] == row["case"]) & (changes["metric"] == "auc")].iloc[0]
+        assert row[["low", "high"]].tolist() == pytest.approx(same[["low", "high"]].tolist())
+
+
+def test_the_headline_says_whether_two_differ_in_skill_or_in_readiness() -> None:
+    full = full_model()
+    found = [full, shifted(full), random_in(full, "or / and", 4), random_in(full, "if / because", 4)]
+    names = [f"l0-50-s{place}" for place in range(1, len(found) + 1)]
+    made = skill_differences(np.stack(found), names, GENERATED, LABELS).assign(target=0.5, dataset="cases")
+    tables = apart({**tables_of(full, found), "skill_differences": made})
+
+    def said(one: int, other: int, case: str) -> str:
+        pair = {"one": names[one], "other": names[other], "dataset": "cases", "case": case, "target": 0.5}
+        return skill_or_readiness(tables, pd.Series(pair))
+
+    assert "apart alike (AUC of “if / because”" in said(1, 0, "because")
+    assert "the first only says “entailment” more readily." in said(1, 0, "because")
+    assert "the first only says “non-entailment” more readily." in said(0, 1, "if")
+    assert said(0, 2, "or").startswith(" It is a difference in skill, not in readiness to give one answer (AUC of “or / and”")
+    assert said(3, 2, "or").startswith(" It is a difference in skill")  # whichever stands first in the table
+    assert "more readily" in said(3, 0, "or")
 
 
 def test_rows_about_skills_stand_apart_in_the_report() -> None:

@@ -369,7 +369,7 @@ def headline(tables: Tables, model: str) -> str | None:
     better, worse = (f"{pair[who]} ({pct(pair[f'{who}_inside'])})" for who in ("one", "other"))
     return (
         f"Two subnetworks of {model} that are equal in domain, {better} and {worse}, differ by {100 * pair['difference']:.0f} "
-        f"points on “{name(pair)}”: {100 * pair['one_value']:.0f} and {100 * pair['other_value']:.0f} % right."
+        f"points on “{name(pair)}”: {100 * pair['one_value']:.0f} and {100 * pair['other_value']:.0f} % right.{pair['why']}"
     )
 
 
@@ -450,7 +450,35 @@ def quotable(tables: Tables) -> pd.Series | None:
     for who in ("one", "other"):
         pair[f"{who}_value"] = value[pair[who], pair["dataset"], pair["case"]]
         pair[f"{who}_inside"] = value[pair[who], validation, "all"]
+    pair["why"] = skill_or_readiness(tables, pair)
     return pair
+
+
+def skill_or_readiness(tables: Tables, pair: pd.Series) -> str:
+    """Whether the better one on a case tells answers apart better, or only gives the right one of that case more readily: of
+    the skill that the case belongs to, by the rule for what was lost (`verdict_on`)."""
+    if "skill_differences" not in tables:
+        return ""
+    spread, tests, scores = tables["spread"], tables["skill_differences"], tables["skill_scores"]
+    case = spread[(spread["dataset"] == pair["dataset"]) & (spread["case"] == pair["case"])].iloc[0]
+    skill = case["skill"] or "all"
+    here = tests[(tests["dataset"] == pair["dataset"]) & (tests["case"] == skill) & (tests["target"] == pair["target"])]
+    forth = here[(here["one"] == pair["one"]) & (here["other"] == pair["other"])]
+    back = here[(here["one"] == pair["other"]) & (here["other"] == pair["one"])]
+    if forth.empty and back.empty:
+        return ""
+    row = forth.iloc[0] if len(forth) else back.iloc[0]
+    change, low, high = row[["difference", "low", "high"]] if len(forth) else -row[["difference", "high", "low"]]
+    mine = scores[(scores["dataset"] == pair["dataset"]) & (scores["case"] == skill) & (scores["metric"] == row["metric"])]
+    values = mine.set_index("subnetwork")["value"]
+    one, other = (pct(values[pair[who]]) for who in ("one", "other"))
+    how = f"{MEASURES[row['metric']]} of {quoted(skill_name(pair['dataset'], skill, False))} {one} and {other}"
+    if high < FELL:
+        what = f"says {quoted(case['gold'])} more readily" if case["gold"] != "mixed" else "leans to another answer"
+        return f" They tell the answers apart alike ({how}): the first only {what}."
+    if change > FELL and low > 0:
+        return f" It is a difference in skill, not in readiness to give one answer ({how})."
+    return f" Whether in skill, or only in readiness to give one answer, these examples do not tell ({how})."
 
 
 @says(of="verdicts skills spread", single=True)

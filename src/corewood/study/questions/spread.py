@@ -10,7 +10,7 @@ import pandas as pd
 
 from corewood.analyse.differences import corrected, pair_tests, size_effect, variance_split
 from corewood.analyse.generalisation import spread
-from corewood.analyse.skills import skill_changes
+from corewood.analyse.skills import skill_changes, skill_differences
 from corewood.study.entries import read_logits
 from corewood.study.models import VALIDATION
 from corewood.study.results import Group, Question, in_front, stack
@@ -39,6 +39,18 @@ def skills_table(group: Group) -> pd.DataFrame | None:
         for dataset in task.challenge if full is not None else ():
             every = np.stack([results.logits(r, dataset) for r in [full, *rows] if r])  # (model, example, class)
             made = skill_changes(every[0], every[1:], task.splits[dataset], task.classes)
+            tables.append(made.assign(target=target, dataset=dataset))
+    found = stack(tables)
+    return None if found is None else in_front(["target", "dataset"], found)
+
+
+def skill_differences_table(group: Group) -> pd.DataFrame | None:
+    """Of every two subnetworks of a size: which tells the answers of a skill apart better."""
+    task, tables = group.model.task, []
+    for target, rows in group.by_target().items():
+        for dataset in task.challenge if len(rows) > 1 and not task.regression else ():
+            every = np.stack([group.results.logits(r, dataset) for r in rows])  # (subnetwork, example, class)
+            made = skill_differences(every, [r.name for r in rows], task.splits[dataset], task.classes)
             tables.append(made.assign(target=target, dataset=dataset))
     found = stack(tables)
     return None if found is None else in_front(["target", "dataset"], found)
@@ -106,6 +118,7 @@ QUESTION = Question(
     lambda r: {
         "spread": r.each(spread_table),
         "skills": r.each(skills_table),
+        "skill_differences": r.each(skill_differences_table),
         "differences": r.each(differences_table),
         "variance": r.each(variance_table),
         "size_effect": r.each(size_effect_table),
