@@ -24,7 +24,8 @@ from corewood.data.task import Split
 from corewood.evaluate.metrics import Judge, Z, accuracy, auc, balanced, detection, log_odds, parts
 from corewood.report.models import apart, rows_of
 from corewood.report.page import finding
-from corewood.report.spread import WHOLE, same_in_domain_chart, skill_or_readiness, skills_table
+from corewood.report.skills import skill_or_readiness, skills_table
+from corewood.report.spread import WHOLE, same_in_domain_chart
 from corewood.spec import SourceSpec
 from corewood.store.store import Store
 from corewood.study.entries import read_data, write_data

@@ -10,7 +10,7 @@ import pandas as pd
 from corewood.analyse.ablation import BEYOND, INSIDE, OUTSIDE, widened
 from corewood.report.html import html_table, in_points, share
 from corewood.report.items import chart, says, table
-from corewood.report.spread import skill_name
+from corewood.report.skills import skill_name
 from corewood.report.style import (
     GREY,
     INK,

@@ -30,6 +30,7 @@ from corewood.report import (
     overlaps,
     patterns,
     searches,
+    skills,
     spread,
     standing,
     survivors,
@@ -51,6 +52,7 @@ from corewood.report.words import Finding, joined
 QUESTIONS = (
     verdicts,
     spread,
+    skills,
     examples,
     tunings,
     tickets,
