@@ -24,7 +24,7 @@ def _short_collections() -> None:
     gc.freeze()
 
 
-# the files that take longest begin first, so that two processes end together
+# the files that take longest begin first, so that all processes end together
 LONGEST = ("test_demo.py", "test_run.py", "test_heuristic_core.py", "test_combinations.py", "test_lottery.py", "test_readme.py")
 
 
