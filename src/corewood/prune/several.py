@@ -28,7 +28,7 @@ def search(
     method: L0,
     seeds: int | Iterable[int] = range(6),
     ablate: Ablation = "mean",
-    sample: int = 2048,
+    sample: int = 6144,
     without: str | Iterable[str] = (),
     with_: str | Iterable[str] = (),
     progress: Show = True,

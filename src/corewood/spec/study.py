@@ -74,7 +74,7 @@ class StudySpec(Spec):
     ] = Field({}, description="the challenge cases the study is about, or named lists of them; default: all cases")
     ablate: Ablation = Field("mean", description="stand-in: what a closed unit gives instead of its own output")
     ablate_beside: tuple[Ablation, ...] = Field((), description="judge the masks of `l0` with these stand-ins, too")
-    sample: int = Field(2048, ge=2, le=MOST_EXAMPLES, description="training examples that searches and means may use")
+    sample: int = Field(6144, ge=2, le=MOST_EXAMPLES, description="training examples that searches and means may use")
     seed: Seed = Field(0, description="draws the sample, limits, halves, examples, random and bad masks")
     figures: tuple[Literal["svg", "pdf", "png"], ...] = Field(
         ("svg", "pdf", "png"), description="files of each chart beside the report; [] is fastest"

@@ -159,13 +159,15 @@ def pace(work: Callable[[], object], examples: int) -> float:
     return float(np.median(times[1:])) / examples
 
 
-def forward_pace(model: Model, examples: Encoded) -> float:
-    """In two halves of similar length, about as evaluation has them."""
-    halves = np.array_split(np.argsort(examples.lengths, kind="stable"), min(2, len(examples)))
+def halves_of(examples: Encoded) -> list[np.ndarray]:
+    """Of similar length, about as batches have them."""
+    return np.array_split(np.argsort(examples.lengths, kind="stable"), min(2, len(examples)))
 
+
+def forward_pace(model: Model, examples: Encoded) -> float:
     @torch.inference_mode()
     def work() -> None:
-        for half in halves:
+        for half in halves_of(examples):
             model.net(**examples.batch(half, model.device))
 
     with first_token(model):
@@ -182,12 +184,16 @@ def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation)
 
 
 def train_pace(model: Model, examples: Encoded) -> float:
-    batch = examples.batch(np.arange(len(examples)), model.device)
     kind = torch.float32 if len(model.labels) == 1 else torch.long
-    labels = torch.zeros(len(examples), dtype=kind, device=model.device)
+
+    def work() -> None:
+        for half in halves_of(examples):
+            labels = torch.zeros(len(half), dtype=kind, device=model.device)
+            model.net(**examples.batch(half, model.device), labels=labels).loss.backward()
+
     try:
         model.net.train()
-        return pace(lambda: model.net(**batch, labels=labels).loss.backward(), len(examples))
+        return pace(work, len(examples))
     finally:
         model.net.eval()
         model.net.zero_grad(set_to_none=True)
