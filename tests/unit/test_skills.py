@@ -313,6 +313,7 @@ def test_differences_of_skills_are_those_of_two_models_beside_each_other() -> No
 def test_the_headline_says_whether_two_differ_in_skill_or_in_readiness() -> None:
     full = full_model()
     found = [full, shifted(full), random_in(full, "or / and", 4), random_in(full, "if / because", 4)]
+    found.append(found[3] + np.array([2.0, 0.0]))  # knows nothing of it, and says yes
     names = [f"l0-50-s{place}" for place in range(1, len(found) + 1)]
     made = skill_differences(np.stack(found), names, GENERATED, LABELS).assign(target=0.5, dataset="cases")
     tables = apart({**tables_of(full, found), "skill_differences": made})
@@ -327,6 +328,7 @@ def test_the_headline_says_whether_two_differ_in_skill_or_in_readiness() -> None
     assert said(0, 2, "or").startswith(" It is a difference in skill, not in readiness to give one answer (AUC of “or / and”")
     assert said(3, 2, "or").startswith(" It is a difference in skill")  # whichever stands first in the table
     assert "more readily" in said(3, 0, "or")
+    assert said(4, 0, "because").startswith(" The first does not tell the answers apart better (AUC of “if / because”")
 
 
 def test_rows_about_skills_stand_apart_in_the_report() -> None:

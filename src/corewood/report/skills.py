@@ -130,7 +130,9 @@ def skill_or_readiness(tables: Tables, pair: pd.Series) -> str:
     how = f"{MEASURES[row['metric']]} of {quoted(skill_name(pair['dataset'], skill, False))} {one} and {other}"
     if high < FELL:
         what = f"says {quoted(case['gold'])} more readily" if case["gold"] != "mixed" else "leans to another answer"
-        return f" They tell the answers apart alike ({how}): the first only {what}."
+        if low > -FELL:
+            return f" They tell the answers apart alike ({how}): the first only {what}."
+        return f" The first does not tell the answers apart better ({how}): it only {what}."
     if change > FELL and low > 0:
         return f" It is a difference in skill, not in readiness to give one answer ({how})."
     return f" Whether in skill, or only in readiness to give one answer, these examples do not tell ({how})."
