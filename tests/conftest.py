@@ -9,8 +9,12 @@ os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # of processes that tests begin, too: threads that wait for each other burn the cores
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's business
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True, scope="session")
