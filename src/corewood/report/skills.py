@@ -117,13 +117,12 @@ def skill_or_readiness(tables: Tables, pair: pd.Series) -> str:
     spread, tests, scores = tables["spread"], tables["skill_differences"], tables["skill_scores"]
     case = spread[(spread["dataset"] == pair["dataset"]) & (spread["case"] == pair["case"])].iloc[0]
     skill = case["skill"] or "all"
-    here = tests[(tests["dataset"] == pair["dataset"]) & (tests["case"] == skill) & (tests["target"] == pair["target"])]
-    forth = here[(here["one"] == pair["one"]) & (here["other"] == pair["other"])]
-    back = here[(here["one"] == pair["other"]) & (here["other"] == pair["one"])]
-    if forth.empty and back.empty:
+    both = tests["one"].isin([pair["one"], pair["other"]]) & tests["other"].isin([pair["one"], pair["other"]])
+    here = tests[both & (tests["dataset"] == pair["dataset"]) & (tests["case"] == skill)]
+    if here.empty:
         return ""
-    row = forth.iloc[0] if len(forth) else back.iloc[0]
-    change, low, high = row[["difference", "low", "high"]] if len(forth) else -row[["difference", "high", "low"]]
+    row = here.iloc[0]  # whichever of the two stands first in the table
+    change, low, high = row[["difference", "low", "high"]] if row["one"] == pair["one"] else -row[["difference", "high", "low"]]
     mine = scores[(scores["dataset"] == pair["dataset"]) & (scores["case"] == skill) & (scores["metric"] == row["metric"])]
     values = mine.set_index("subnetwork")["value"]
     one, other = (pct(values[pair[who]]) for who in ("one", "other"))
