@@ -11,6 +11,7 @@ import torch
 
 from corewood.data.encode import Encoded, encode
 from corewood.data.task import Split
+from corewood.model.finetune import used_rows
 from corewood.model.first_token import first_token
 from corewood.model.gates import frozen
 from corewood.model.load import Model, load
@@ -19,7 +20,7 @@ from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, step
 from corewood.report import figures, page
 from corewood.report.items import SECTIONS, items_of
-from corewood.spec import L0, Ablation
+from corewood.spec import L0, Ablation, FineTune
 from corewood.study.job import Job
 from corewood.study.kinds import KINDS
 from corewood.study.models import ENCODE, Plan, TaskPlan
@@ -28,9 +29,9 @@ from corewood.study.processes import cores
 TABLES = 8.0  # seconds, about: statistics and the page itself
 CHART = 0.3  # and of each chart, and of its files where one process draws them
 FILES = {"svg": 0.15, "pdf": 0.05, "png": 0.25}
-EXAMPLES = 32
+DRAWN, EXAMPLES = 256, 32  # texts to know the mean length from, and those to run: a batch
 ROUNDS = 3  # of each kind of step, after one to warm up; fewer where
-ENOUGH = 2.0  # seconds have passed: a large model need not be measured so finely
+ENOUGH = 8.0  # seconds have passed: a large model need not be measured so finely
 
 
 @dataclass(frozen=True)
@@ -139,16 +140,21 @@ def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> N
         paces["search"][learnt] = search_pace(model, texts[task.sampled], searches.runs()[0], spec.ablate)
     if tuning is not None:
         torch.set_num_threads(tuning.threads)
-        paces["train"][learnt] = train_pace(model, texts[task.sampled])
+        paces["train"][learnt] = train_pace(model, texts[task.sampled], tuning)
 
 
 def some_texts(model: Model, split: Split) -> Encoded:
-    frame = split.frame.sample(min(len(split), EXAMPLES), random_state=0)
-    return encode(Split(split.name, frame, split.labels, split.fold), model.tokenizer, model.max_length)
+    """A batch of about the mean length: batches hold texts of similar length, so this is what one takes on average."""
+    frame = split.frame.sample(min(len(split), DRAWN), random_state=0)
+    drawn = encode(Split(split.name, frame, split.labels, split.fold), model.tokenizer, model.max_length)
+    order = np.argsort(drawn.lengths, kind="stable")
+    mean = int(np.searchsorted(drawn.lengths[order], drawn.lengths.mean()))
+    first = max(0, min(mean - EXAMPLES // 2, len(order) - EXAMPLES))
+    return drawn.take(order[first : first + EXAMPLES])
 
 
 def pace(work: Callable[[], object], examples: int) -> float:
-    """Seconds per example: once to warm up, then the median."""
+    """Seconds per example: once to warm up, then the least; first steps are slow until memory is at hand."""
     times: list[float] = []
     while len(times) < 2 or (len(times) <= ROUNDS and sum(times) < ENOUGH):
         start = time.perf_counter()
@@ -156,44 +162,43 @@ def pace(work: Callable[[], object], examples: int) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return float(np.median(times[1:])) / examples
-
-
-def halves_of(examples: Encoded) -> list[np.ndarray]:
-    """Of similar length, about as batches have them."""
-    return np.array_split(np.argsort(examples.lengths, kind="stable"), min(2, len(examples)))
+    return min(times[1:]) / examples
 
 
 def forward_pace(model: Model, examples: Encoded) -> float:
+    batch = examples.batch(np.arange(len(examples)), model.device)
+
     @torch.inference_mode()
     def work() -> None:
-        for half in halves_of(examples):
-            model.net(**examples.batch(half, model.device))
+        model.net(**batch)
 
     with first_token(model):
         return pace(work, len(examples))
 
 
 def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation) -> float:
-    shared = reference(model, examples)
-    texts = Texts.of(model, examples, shared, ablate)
+    texts = Texts.of(model, examples, reference(model, examples), ablate)
     state = State.start(len(model.units), settings, 0)
-    rows = np.argsort(examples.lengths, kind="stable")[len(examples) // 4 :][: max(2, len(examples) // 2)]  # of middling length
+    rows, whole = np.arange(len(examples)), settings.model_copy(update={"parts": 1})
     with frozen(model, settings.dropout):
-        return pace(lambda: step(texts, rows, settings, 0, state), len(rows))
+        return pace(lambda: step(texts, rows, whole, 0, state), len(rows))
 
 
-def train_pace(model: Model, examples: Encoded) -> float:
+def train_pace(model: Model, examples: Encoded, settings: FineTune) -> float:
+    """The model is another one after it."""
     kind = torch.float32 if len(model.labels) == 1 else torch.long
+    batch = examples.batch(np.arange(len(examples)), model.device)
+    batch["labels"] = torch.zeros(len(examples), dtype=kind, device=model.device)
+    model.net.train()
+    with used_rows(model, examples, settings.weight_decay):
+        optimiser = torch.optim.AdamW(model.net.parameters(), lr=settings.learning_rate, fused=True)
 
-    def work() -> None:
-        for half in halves_of(examples):
-            labels = torch.zeros(len(half), dtype=kind, device=model.device)
-            model.net(**examples.batch(half, model.device), labels=labels).loss.backward()
+        def work() -> None:
+            model.net(**batch).loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
 
-    try:
-        model.net.train()
-        return pace(work, len(examples))
-    finally:
-        model.net.eval()
-        model.net.zero_grad(set_to_none=True)
+        try:
+            return pace(work, len(examples))
+        finally:
+            model.net.eval()
