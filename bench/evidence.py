@@ -9,9 +9,10 @@ they say together. A claim whose tables are missing is not decided.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -245,23 +246,27 @@ def subjects(reports: Sequence[Path]) -> list[Subject]:
     return found
 
 
+def judged(claims: Mapping[str, tuple[str, Callable[[Any], Found]]], subjects: Sequence[Any]) -> None:
+    """Prints what each subject says on each claim, and what all say together."""
+    print("| | of | number | verdict |\n|---|---|---|---|")
+    for claim, (words, decide) in claims.items():
+        found = []
+        for subject in subjects:
+            try:
+                found.append(decide(subject))
+            except KeyError as missing:
+                print(f"| {claim} | {subject.name} | not asked: no table {missing} | |")
+                continue
+            print(f"| {claim} | {subject.name} | {found[-1].number} | {found[-1].verdict} |")
+        together = {one.verdict for one in found}
+        verdict = together.pop() if len(together) == 1 and len(found) == len(subjects) else "undecided"
+        print(f"| {claim} | **{words}** | | **{verdict}** |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, nargs="+")
-    models = subjects(parser.parse_args().report)
-    print("| | model | number | verdict |\n|---|---|---|---|")
-    for claim, (words, decide) in CLAIMS.items():
-        found = []
-        for model in models:
-            try:
-                found.append(decide(model))
-            except KeyError as missing:
-                print(f"| {claim} | {model.name} | not asked: no table {missing} | |")
-                continue
-            print(f"| {claim} | {model.name} | {found[-1].number} | {found[-1].verdict} |")
-        together = {one.verdict for one in found}
-        verdict = together.pop() if len(together) == 1 and len(found) == len(models) else "undecided"
-        print(f"| {claim} | **{words}** | | **{verdict}** |")
+    judged(CLAIMS, subjects(parser.parse_args().report))
 
 
 if __name__ == "__main__":

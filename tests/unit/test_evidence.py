@@ -1,4 +1,5 @@
-"""bench/evidence.py decides claims by the rules of docs/evidence.md: tables made by hand, whose verdicts are known."""
+"""bench/evidence.py and bench/lottery.py decide claims by the rules of docs/evidence.md: tables made by hand, whose verdicts
+are known."""
 
 from __future__ import annotations
 
@@ -11,19 +12,28 @@ from typing import Any
 import pandas as pd
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench" / "evidence.py"
+BENCH = Path(__file__).parents[2] / "bench"
 MODEL = {"task": "t", "tuning": 0, "way": "l0"}
+
+
+def loaded(name: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses, and the other script, look their module up
+    found.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def evidence() -> ModuleType:
-    found = importlib.util.spec_from_file_location("evidence", BENCH)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["evidence"] = module  # dataclasses look their module up
-    found.loader.exec_module(module)
-    return module
+    return loaded("evidence")
+
+
+@pytest.fixture(scope="module")
+def lottery(evidence: ModuleType) -> ModuleType:
+    return loaded("lottery")
 
 
 def subject(evidence: ModuleType, **tables: list[dict[str, Any]]) -> Any:
@@ -108,3 +118,65 @@ def test_sparser_is_about_hard_cases_that_the_model_handles(evidence: ModuleType
     found = evidence.sparser(model)  # both fall by 20 points, so counterparts fall as much
     assert found.number.startswith("1 hard cases fall by 20.0 points, counterparts by 20.0")
     assert found.verdict == "undecided"
+
+
+TICKET = {"task": "t", "epochs": 0, "std": 0.01, "beside": 0.5, "encoder_share": 0.8, "in_good": 0.6}
+SCORED = {"task": "t", "epochs": 0, "domain": "in-domain", "way": "importance", "state": "retrained"}
+
+
+def of_tickets(lottery: ModuleType, rows: list[dict[str, Any]], **tables: list[dict[str, Any]]) -> Any:
+    """The full model has 0.5, the majority class 0.1."""
+    ends = [{"way": "full", "ticket": "full", "state": "", "mean": 0.5}, {"way": "majority", "ticket": "", "mean": 0.1}]
+    tickets = [{**TICKET, **row} for row in [*ends, *rows]]
+    return lottery.Subject("t", {"tickets": pd.DataFrame(tickets), **{n: pd.DataFrame(r) for n, r in tables.items()}}, "t")
+
+
+@pytest.mark.parametrize(
+    ("importance", "magnitude", "verdict"), [(0.45, 0.46, "yes"), (0.39, 0.46, "undecided"), (0.39, 0.30, "no")]
+)
+def test_good_tickets_hold_their_score_by_both_ways(
+    lottery: ModuleType, importance: float, magnitude: float, verdict: str
+) -> None:
+    of = {"importance": importance, "magnitude": magnitude}
+    rows = [{"way": way, "ticket": "good", "state": "pruned", "mean": mean} for way, mean in of.items()]
+    rows += [{**row, "state": "retrained", "mean": 0.5} for row in rows]  # not the question
+    assert lottery.held(of_tickets(lottery, rows)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("random", "verdict"),
+    [
+        ((0.48, 0.49, 0.50), "yes"),  # 0.02, 0.01, 0.00 below, of 0.4: 0.025 +- 0.062
+        ((0.20, 0.21, 0.22), "no"),  # 0.30, 0.29, 0.28: 0.725 +- 0.062
+        ((0.10, 0.50, 0.45), "undecided"),
+    ],
+)
+def test_random_and_good_are_compared_within_a_fine_tuning(
+    lottery: ModuleType, random: tuple[float, ...], verdict: str
+) -> None:
+    scores = [{**SCORED, "ticket": "good", "tuning": seed, "value": 0.5} for seed in range(3)]
+    for seed, value in enumerate(random):  # two draws, whose mean counts
+        scores += [{**SCORED, "ticket": "random", "tuning": seed, "value": value + shift} for shift in (-0.3, 0.3)]
+    scores += [{**SCORED, "ticket": "random", "tuning": 0, "value": 0.0, "state": "pruned"}]  # not the question
+    assert lottery.random_as_good(of_tickets(lottery, [], scores=scores)).verdict == verdict
+
+
+def test_bad_tickets_of_importance_decide(lottery: ModuleType) -> None:
+    """0.38 is 0.7 of the way from 0.1 to 0.5."""
+    of = {"importance": 0.38, "magnitude": 0.10}
+    rows = [{"way": way, "ticket": "bad", "state": "retrained", "mean": mean} for way, mean in of.items()]
+    found = lottery.retrainable(of_tickets(lottery, rows))
+    assert (found.number.split(" (")[0], found.verdict) == ("importance 0.38, 0.70", "yes")
+
+
+def test_what_no_ticket_was_asked_for_is_not_decided(lottery: ModuleType) -> None:
+    with pytest.raises(KeyError, match="super-survivors, good, retrained"):
+        lottery.survivors(of_tickets(lottery, []))
+
+
+def test_overlaps_are_those_of_two_tasks(lottery: ModuleType) -> None:
+    row = {"way": "importance", "kind": "head", "which": "all units", "shared": 60.0, "expected": 50.0}
+    rows = [{**row, "one": "t", "other": "t", "p_whole": float("nan")}, {**row, "one": "t", "other": "u", "p_whole": 0.01}]
+    assert lottery.shared(of_tickets(lottery, [], overlaps=rows)).verdict == "yes"
+    rows[1]["p_whole"] = 0.5
+    assert lottery.shared(of_tickets(lottery, [], overlaps=rows)).verdict == "no"
