@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--auto 1] [--starts 2]
         [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases] [--many 16000]
+        [--sizes 0.5,0.7] [--precision bfloat16]
 
 | row | is |
 |---|---|
@@ -16,7 +17,8 @@ Three columns of KL: texts held out of the search (as in the report), other trai
 not trained on. With --cases, masks of the generated task are also judged on its cases: how far do seeds of one kind of search
 lie apart on a case that the full model handles, and how many of these differences are more than chance? With --many, their KL
 is taken on so many other new texts, with its standard error: few texts hold most of a small KL. Of these texts 2,500 are run,
-drawn by the full model's doubts, with weights that make up for it. The model is the demo's; with
+drawn by the full model's doubts, with weights that make up for it. --precision is of the searches; masks are judged in float32.
+The model is the demo's; with
 --data (mnli/train_part.jsonl, mnli/dev_matched.jsonl) also MiniLM on MNLI. What is done is kept in FOLDER and not done again;
 several of these may run at once on other rows.
 """
@@ -27,6 +29,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.resources import files
 from itertools import combinations
@@ -47,6 +50,7 @@ from corewood.evaluate.metrics import Judge, predicted
 from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
+from corewood.model.precision import KINDS, check_precision
 from corewood.model.reference import no_progress
 from corewood.prune.exchange import Texts, doubt, draw
 from corewood.prune.final import final_mask
@@ -61,7 +65,6 @@ from corewood.study.job import execute
 from corewood.study.plan import make_plan
 from corewood.study.run import store_data
 
-SIZES = (0.5, 0.7)
 NEW = 3000  # texts of each of the two larger sets
 RUN = 2500  # of the texts of --many
 KLS = ("held out", "training texts", "new texts")
@@ -82,7 +85,8 @@ sample: 3072
 class Bench:
     """A fine-tuned model, the sample its searches see, and two sets that they do not."""
 
-    def __init__(self, name: str, study: str, folder: Path, data: Path | None) -> None:
+    def __init__(self, name: str, study: str, folder: Path, data: Path | None, precision: str) -> None:
+        self.precision = precision
         store = Store(folder / "store")
         plan = make_plan(parse_study(study, name, None), Path())
         store_data(plan, store)
@@ -122,6 +126,15 @@ class Bench:
         """Other examples of the task that the model was fine-tuned on."""
         return overlap(seed, train=10, validation=validation, per_case=per_case, counter=self.counter)
 
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        check_precision(self.precision, self.model.device, "--precision")
+        self.model.precision = self.precision
+        try:
+            yield
+        finally:
+            self.model.precision = "float32"
+
     def row(self, mask: Mask, **cost: Any) -> Row:
         kls = {what: float(texts.kl_of(mask).mean()) for what, texts in self.sets.items()}
         return {**cost, **kls, "mask": mask.vector.astype(int).tolist()}
@@ -129,7 +142,8 @@ class Bench:
     def search(self, settings: L0, seed: int) -> Iterator[Row]:
         """A row per size; what a path cost stands in each of its rows. Of the released rule, also the mask of exact size."""
         start = time.process_time()
-        found = best_of_starts(lambda _start, own: l0_search(self.sample, settings, own), settings, seed)
+        with self.searching():
+            found = best_of_starts(lambda _start, own: l0_search(self.sample, settings, own), settings, seed)
         seconds = round(time.process_time() - start, 1)
         gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
         forward = int(found.trajectory["examples"].max()) - gradient
@@ -244,25 +258,28 @@ class Kept:
             file.write("".join(json.dumps(row) + "\n" for row in made))
 
 
-def searches(given: argparse.Namespace) -> Iterator[tuple[str, L0]]:
-    def numbers(text: str) -> list[str]:
-        return [number for number in text.split(",") if number]
+def numbers(text: str) -> list[str]:
+    return [number for number in text.split(",") if number]
 
+
+def searches(given: argparse.Namespace) -> Iterator[tuple[str, L0]]:
+    sizes = [float(size) for size in numbers(given.sizes)]
     for factor in numbers(given.auto):
         how, budget = ("auto" if factor == "1" else f"auto x {factor}"), float(factor)
-        yield from ((how, L0(sparsity=size, budget=budget)) for size in SIZES)
-        yield f"{how}, path", L0(sparsity=SIZES[-1], path=SIZES[:-1], budget=budget)
+        yield from ((how, L0(sparsity=size, budget=budget)) for size in sizes)
+        if len(sizes) > 1:
+            yield f"{how}, path", L0(sparsity=sizes[-1], path=tuple(sizes[:-1]), budget=budget)
     for starts in numbers(given.starts):
-        yield from ((f"auto, {starts} starts", L0(sparsity=size, starts=int(starts))) for size in SIZES)
+        yield from ((f"auto, {starts} starts", L0(sparsity=size, starts=int(starts))) for size in sizes)
     for steps in numbers(given.fixed):
-        yield from ((f"{steps} steps", L0(sparsity=size, steps=int(steps))) for size in SIZES)
+        yield from ((f"{steps} steps", L0(sparsity=size, steps=int(steps))) for size in sizes)
     for share in numbers(given.paper):
-        yield from ((f"paper x {share}", of_paper(size, float(share))) for size in SIZES)
+        yield from ((f"paper x {share}", of_paper(size, float(share))) for size in sizes)
 
 
 def beside(bench: Bench, kept: Kept, given: argparse.Namespace) -> None:
     """What is as large as the masks of auto searches: those must be there."""
-    for size in SIZES:
+    for size in map(float, numbers(given.sizes)):
         for seed in range(given.seeds):
             like = kept.has(search=given.like, sparsity=size, seed=seed)
             if like is None:
@@ -289,6 +306,8 @@ def main() -> None:
     parser.add_argument("--importance", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--cases", action="store_true", help="judge masks of the generated task on its cases")
     parser.add_argument("--many", type=int, default=0, help="so many other new texts of the generated task")
+    parser.add_argument("--sizes", default="0.5,0.7", help="shares of the units to remove, in rising order")
+    parser.add_argument("--precision", default="float32", choices=KINDS, help="of searches")
     parser.add_argument("--like", default="auto", help="the search whose sizes importance pruning and random masks have")
     given = parser.parse_args()
     given.store.mkdir(parents=True, exist_ok=True)
@@ -297,7 +316,7 @@ def main() -> None:
         studies["MNLI"] = MNLI.format(data=given.data.resolve())
     for name in [name for name in studies if name in given.tasks.split(",")]:
         kept = Kept(given.store / f"{name}.jsonl")
-        bench = Bench(name, studies[name], given.store, given.data if name == "MNLI" else None)
+        bench = Bench(name, studies[name], given.store, given.data if name == "MNLI" else None, given.precision)
         for how, settings in searches(given):
             for seed in range(given.seeds):
                 kept.make(how, settings.sparsity, seed, partial(bench.search, settings, seed))

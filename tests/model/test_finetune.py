@@ -15,11 +15,12 @@ from corewood.data.encode import Encoded, encode
 from corewood.data.overlap import overlap
 from corewood.errors import InputError, JobError
 from corewood.evaluate.predict import logits_of
-from corewood.model import finetune
+from corewood.model import finetune, precision
 from corewood.model.finetune import as_targets, fine_tune
 from corewood.model.gates import gated
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
+from corewood.model.precision import probe
 from corewood.spec import FineTune
 
 TRAIN = overlap(train=400, validation=32, per_case=2).train
@@ -225,3 +226,28 @@ def test_with_weight_decay_every_row_changes(tmp_path: Path) -> None:
     fine_tune(model, few, gold[:16], FineTune(steps=2, batch=8, learning_rate=1e-2, weight_decay=0.5), tmp_path)
     unused = np.setdiff1d(np.arange(1, len(start)), few.ids)
     assert not model.net.get_input_embeddings().weight[unused].equal(start[unused])
+
+
+def test_training_in_16_bits_is_close_keeps_float32_and_leaves_none_of_it_behind(tmp_path: Path) -> None:
+    good, seen = probe("bfloat16")
+    if not good:
+        pytest.skip(f"bfloat16 {seen}")
+    settings = SETTINGS.model_copy(update={"precision": "bfloat16"})
+    ends = []
+    for name, own in (("plain", SETTINGS), ("half", settings), ("again", settings)):
+        model, train, gold = prepared()
+        start = model.net.classifier.weight.detach().clone()
+        kept = fine_tune(model, train, gold, own, tmp_path / name)
+        ends.append(weights(kept[12])["classifier.weight"])
+        assert all(value.dtype == torch.float32 for value in weights(kept[12]).values())
+        assert model.net(**train.batch(np.arange(4))).logits.dtype == torch.float32  # no autocast outside of training
+    plain, half, again = ends
+    assert half.equal(again)
+    assert 0 < (half - plain).norm() < 0.2 * (plain - start).norm()
+
+
+def test_training_in_16_bits_that_this_machine_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "probe", lambda _kind: (False, "kills the process here"))
+    model, train, gold = prepared()
+    with pytest.raises(InputError, match=r"fine_tune\.precision: bfloat16 kills the process here; choose float32"):
+        fine_tune(model, train, gold, SETTINGS.model_copy(update={"precision": "bfloat16"}), tmp_path)

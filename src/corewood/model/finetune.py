@@ -11,7 +11,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from corewood.data.encode import Encoded, shuffled
 from corewood.errors import InputError, JobError
 from corewood.model.load import Model
+from corewood.model.precision import autocast, check_precision
 from corewood.model.reference import Progress, no_progress
 from corewood.seal import SEAL, seal, whole
 from corewood.spec import FineTune
@@ -123,6 +124,17 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]
         self.saved_at = time.monotonic()
 
 
+class Trainer(transformers.Trainer):  # type: ignore[misc]
+    """Autocast for the loss alone: what Trainer has of its own would stay on the model after training."""
+
+    def __init__(self, precision: str, **given: Any) -> None:
+        super().__init__(**given)
+        self.precision = precision
+
+    def compute_loss_context_manager(self) -> AbstractContextManager[Any]:
+        return autocast(self.precision, self.args.device)
+
+
 def resume_point(folder: Path, needed: Sequence[int], there: Callable[[int], bool], doubt: Callable[[str], None]) -> str | None:
     """The last that is whole. Others go, and so does one that is past a step whose results (`needed`) are not `there`."""
     for point in sorted(folder.glob("checkpoint-*")):
@@ -177,6 +189,7 @@ def fine_tune(
     damaged there is not gone on from, and `doubt` is told.
     """
     settings = settings.resolved(len(train))
+    check_precision(settings.precision, model.device, "fine_tune.precision")
     targets = as_targets(gold, model)
     folder.mkdir(parents=True, exist_ok=True)
     kept = {step: folder / f"step-{step}" for step in settings.kept}
@@ -220,7 +233,8 @@ def fine_tune(
 
         batches = islice(shuffled(train.lengths, settings.batch, settings.seed), settings.last)
         with used_rows(model, train, settings.weight_decay) as rows:
-            trainer = transformers.Trainer(
+            trainer = Trainer(
+                settings.precision,
                 model=model.net,
                 args=arguments,
                 train_dataset=np.concatenate(list(batches)).tolist(),  # indices, in the order they will be seen

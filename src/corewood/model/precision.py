@@ -1,4 +1,4 @@
-"""How exactly a model computes: float32, or autocast to 16 bits in search and evaluation."""
+"""How exactly a model computes: float32, or autocast to 16 bits."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def probe(kind: str = "bfloat16") -> tuple[bool, str]:
     return True, f"works; multiplies matrices at {float(done.stdout):.2g} times the speed of float32"
 
 
-def check_precision(precision: str, device: torch.device) -> None:
+def check_precision(precision: str, device: torch.device, key: str = "model.precision") -> None:
     """On a CPU, 16 bits are used only where they survive in a child process."""
     if precision not in KINDS:
         raise InputError(f"precision={precision!r}: choose {', '.join(KINDS)}")
     if precision != "float32" and device.type == "cpu":
         safe, seen = probe(precision)
         if not safe:
-            raise InputError(f"model.precision: {precision} {seen}; choose float32")
+            raise InputError(f"{key}: {precision} {seen}; choose float32")
 
 
 def has_bfloat16() -> bool:

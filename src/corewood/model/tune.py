@@ -27,7 +27,7 @@ def fine_tune(
 
     `model` may be the name of a checkpoint, which gets a new head with the task's labels; a model that is loaded is trained
     further, in place. `settings` are those of `cw.FineTune`: epochs instead of steps, batch, learning_rate, warmup,
-    weight_decay, accumulate, seed. What it learnt is in memory; `model.save(folder)` keeps it.
+    weight_decay, accumulate, precision, seed. What it learnt is in memory; `model.save(folder)` keeps it.
 
     Example:
         >>> tuned = cw.fine_tune("path/to/checkpoint", task, steps=20, batch=8, learning_rate=1e-3)

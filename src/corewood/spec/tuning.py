@@ -67,8 +67,11 @@ class Training(Spec):
     threads: int = Field(
         1, ge=1, le=MOST_THREADS, description="CPU threads of this one job; part of its result to the last bit"
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of training; bfloat16: autocast, weights and optimiser stay in float32"
+    )
 
-    LATER: ClassVar[tuple[str, ...]] = ("accumulate", "watch")
+    LATER: ClassVar[tuple[str, ...]] = ("accumulate", "watch", "precision")
 
     @model_validator(mode="after")
     def _within(self) -> Self:

@@ -15,6 +15,7 @@ from corewood.model.finetune import used_rows
 from corewood.model.first_token import first_token
 from corewood.model.gates import frozen
 from corewood.model.load import Model, load
+from corewood.model.precision import autocast, check_precision
 from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, step
@@ -186,6 +187,7 @@ def search_pace(model: Model, examples: Encoded, settings: L0, ablate: Ablation)
 
 def train_pace(model: Model, examples: Encoded, settings: FineTune) -> float:
     """The model is another one after it."""
+    check_precision(settings.precision, model.device, "fine_tune.precision")
     kind = torch.float32 if len(model.labels) == 1 else torch.long
     batch = examples.batch(np.arange(len(examples)), model.device)
     batch["labels"] = torch.zeros(len(examples), dtype=kind, device=model.device)
@@ -194,7 +196,9 @@ def train_pace(model: Model, examples: Encoded, settings: FineTune) -> float:
         optimiser = torch.optim.AdamW(model.net.parameters(), lr=settings.learning_rate, fused=True)
 
         def work() -> None:
-            model.net(**batch).loss.backward()
+            with autocast(settings.precision, model.device):
+                loss = model.net(**batch).loss
+            loss.backward()
             optimiser.step()
             optimiser.zero_grad()
 

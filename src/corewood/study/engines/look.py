@@ -54,7 +54,8 @@ class Wanted(TypedDict):
 def wanted_by(jobs: Iterable[Job]) -> Wanted:
     every = list(jobs)
     sources = {str(job.local["source"]) for job in every if Path(str(job.local.get("source", ""))).is_absolute()}
-    return {"sources": sorted(sources), "precisions": sorted({job.params.get("precision", "float32") for job in every})}
+    kinds = {part["precision"] for job in every for part in (job.params, job.params.get("settings", {})) if "precision" in part}
+    return {"sources": sorted(sources), "precisions": sorted(kinds)}
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def look(root: str, name: str, wanted: Wanted, patience: float) -> dict[str, Any
     if promised and not there:
         problem = problem or "it was given a GPU, and torch sees none; install a torch with CUDA there, or ask for no GPUs"
     if there and "bfloat16" in wanted["precisions"] and not has_bfloat16():
-        problem = problem or "its GPU has no bfloat16; set model.precision to float32 or float16"
+        problem = problem or "its GPU has no bfloat16; set model.precision and fine_tune.precision to float32"
     facts = Facts(
         address=worker.address,
         name=str(worker.name),
