@@ -43,7 +43,8 @@ COLUMNS = ("step", "round", "target", "expected", "sampled", "closed", "kl", "li
 TENSORS = ("values", "first", "second", "way")  # of the state of a search
 HELD_OUT = 384  # texts at the most, or a quarter of a small sample
 HALF_SCALE = 1024.0  # on the loss in float16, whose smallest numbers are large; taken off again
-LOOK_EVERY = 256  # examples of gradient steps between two looks
+LOOK_EVERY = 256  # examples of gradient steps between two looks, and
+LOOKS = 256  # so many of them at the most, about: a long search is not to spend its time on looks
 Batch = tuple[np.ndarray, np.ndarray]  # which texts, and how much each counts: 1 on average
 
 
@@ -253,7 +254,7 @@ def descend(
     """The gradient steps of one search, or of several that share a batch: all begin at the same step."""
     learnt, kept = held_out(len(texts))
     look = texts.take(kept[:LOOK])
-    every = max(1, round(LOOK_EVERY / settings.batch))
+    every = max(1, round(LOOK_EVERY / settings.batch), settings.gradient_steps // LOOKS)
     now, begin = list(states), states[0].step
     batches = [islice(batches_of(texts, learnt, settings, seed), begin, settings.gradient_steps) for seed in seeds]
     with frozen(texts.model, settings.dropout):
