@@ -32,11 +32,16 @@ class Subject:
         rows = self.tables[table]
         return rows[rows["task"] == self.task]
 
-    def ticket(self, way: str, ticket: str, state: str) -> pd.Series:
+    def tickets(self, way: str, ticket: str, state: str) -> pd.DataFrame:
         """Of the study's own training budget."""
-        rows = self["tickets"]
-        found = rows[(rows["way"] == way) & (rows["ticket"] == ticket) & (rows["state"] == state) & (rows["epochs"] == 0)]
-        return some(found, f"tickets: {way}, {ticket}, {state}").iloc[0]
+        rows = self["tickets"].dropna(subset="mean")
+        return rows[(rows["way"] == way) & (rows["ticket"] == ticket) & (rows["state"] == state) & (rows["epochs"] == 0)]
+
+    def has(self, way: str, ticket: str, state: str) -> bool:
+        return len(self.tickets(way, ticket, state)) > 0
+
+    def ticket(self, way: str, ticket: str, state: str) -> pd.Series:
+        return some(self.tickets(way, ticket, state), f"tickets: {way}, {ticket}, {state}").iloc[0]
 
     @property
     def full(self) -> float:
@@ -89,9 +94,9 @@ def t_interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def retrainable(task: Subject) -> Found:
-    """Importance decides, of which the paper says so; magnitude stands beside it."""
+    """Importance decides, of which the paper says so; magnitude stands beside it, where it was retrained."""
     shares, said = {}, []
-    for way in (IMPORTANCE, MAGNITUDE):
+    for way in (IMPORTANCE, *([MAGNITUDE] if task.has(MAGNITUDE, BAD, RETRAINED) else [])):
         row = task.ticket(way, BAD, RETRAINED)
         shares[way] = (row["mean"] - task.majority) / (task.full - task.majority)
         said.append(f"{way} {row['mean']:.2f}, {shares[way]:.2f} ({100 * row['in_good']:.0f} % of it in the good one)")

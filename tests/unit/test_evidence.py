@@ -167,6 +167,9 @@ def test_bad_tickets_of_importance_decide(lottery: ModuleType) -> None:
     rows = [{"way": way, "ticket": "bad", "state": "retrained", "mean": mean} for way, mean in of.items()]
     found = lottery.retrainable(of_tickets(lottery, rows))
     assert (found.number.split(" (")[0], found.verdict) == ("importance 0.38, 0.70", "yes")
+    assert "magnitude 0.10, 0.00" in found.number
+    alone = lottery.retrainable(of_tickets(lottery, rows[:1]))  # magnitude, which stands beside it, need not be there
+    assert (alone.number.split(" (")[0], alone.verdict) == ("importance 0.38, 0.70", "yes")
 
 
 def test_what_no_ticket_was_asked_for_is_not_decided(lottery: ModuleType) -> None:
