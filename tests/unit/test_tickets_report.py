@@ -401,6 +401,16 @@ def test_winning_depends_on_one_standard_deviation(tables: dict[str, pd.DataFram
     assert "s-pruning's reach it on all but “if”" in words(one)
 
 
+def test_a_share_of_the_score_is_not_one_of_what_was_learnt(tables: dict[str, pd.DataFrame]) -> None:
+    """Nine tenths of 0.8 are 0.72, and six tenths of the way from 0.6."""
+    tasks = {"cola": 0.0, "if": 0.6, "sts-b": 0.0}
+    changed = rescored(tables, dict.fromkeys(tasks, 0.8), way="full")
+    changed = rescored(changed, tasks, way="majority")
+    for way, mean in (("importance", 0.72), ("magnitude", 0.8)):
+        changed = rescored(changed, dict.fromkeys(tasks, mean), way=way, ticket="good", state="pruned")
+    assert "as pruned keep 60 to 90 % by s-pruning and 100 % by m-pruning." in words(changed)
+
+
 def test_methods_are_told_apart_only_by_intervals_without_zero(tables: dict[str, pd.DataFrame]) -> None:
     assert "worse: importance" in words(tables)
     assert "not to be told apart from it: magnitude" in words(tables)

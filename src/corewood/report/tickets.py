@@ -462,6 +462,20 @@ def kept_point(tables: Tables) -> list[str]:
 
 
 @says(of="tickets")
+def learnt_point(tables: Tables) -> list[str]:
+    """A share of the score flatters where the majority class has most of it already."""
+    rows = tables["tickets"]
+    full, majority = (rows[rows["way"] == name].set_index("task")["mean"] for name in ("full", "majority"))
+    learnt = (full - majority).drop(index=unlearnt(tables))
+    parts = []
+    for method in pruning_ways(tables):
+        shares = (tickets_of(tables, method, "good", "pruned")["mean"] - majority) / learnt
+        if shares.notna().any():
+            parts.append(f"{between(shares, 0, 100, ' %')} by {spoken(method)}")
+    return [f"Of what the full model has above the majority class, good ones as pruned keep {joined(parts)}."] if parts else []
+
+
+@says(of="tickets")
 def super_point(tables: Tables) -> list[str]:
     good = tickets_of(tables, SUPER, "good", "retrained")
     if good.empty or "stability" not in tables:
