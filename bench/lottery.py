@@ -2,8 +2,9 @@
 
     .venv/bin/python bench/lottery.py REPORT
 
-REPORT is the folder that `corewood run studies/tickets-gte.yaml` has written. A line per claim and task, then what the tasks
-say together. A claim whose tables or rows are missing is not decided.
+REPORT is the folder that `corewood run studies/tickets-gte.yaml` has written; bench/results/tickets-gte has the tables of the
+run that docs/evidence.md tells of. A line per claim and task, then what the tasks say together. A claim whose tables or rows
+are missing is not decided.
 """
 
 from __future__ import annotations

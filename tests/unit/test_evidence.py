@@ -183,3 +183,13 @@ def test_overlaps_are_those_of_two_tasks(lottery: ModuleType) -> None:
     assert lottery.shared(of_tickets(lottery, [], overlaps=rows)).verdict == "yes"
     rows[1]["p_whole"] = 0.5
     assert lottery.shared(of_tickets(lottery, [], overlaps=rows)).verdict == "no"
+
+
+def test_the_page_says_what_the_tables_say(
+    lottery: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["lottery.py", str(BENCH / "results" / "tickets-gte")])
+    lottery.main()
+    printed = capsys.readouterr().out
+    assert printed.count("| LT") >= 8 * 3
+    assert printed in (BENCH.parent / "docs" / "evidence.md").read_text(encoding="utf-8")
