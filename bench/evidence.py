@@ -1,6 +1,6 @@
 """Decide the claims of the Heuristic Core by the rules of docs/evidence.md, from the tables of reports.
 
-    .venv/bin/python bench/evidence.py REPORT [REPORT ...]
+    .venv/bin/python bench/evidence.py REPORT [REPORT ...] [--picture FILE]
 
 REPORT is the folder that `corewood run studies/organism.yaml` has written. A line per claim and fine-tuned model, then what
 they say together. A claim whose tables are missing is not decided.
@@ -8,14 +8,11 @@ they say together. A claim whose tables are missing is not decided.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from claims import Claim, Found, Mark, main, report_tables, some
 from scipy.stats import spearmanr
 
 from corewood.analyse.ablation import BEYOND, widened
@@ -27,19 +24,6 @@ HARD = "non-entailment"  # the answer of the cases that the shortcut gets wrong
 LIST = "hard"  # what the study calls them, as a list
 OVERLAP = "same word, other sentence"
 HALF, SPARSE = 0.5, 0.7
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a model says on a claim; neither yes nor no is undecided."""
-
-    number: str
-    yes: bool
-    no: bool
-
-    @property
-    def verdict(self) -> str:
-        return "yes" if self.yes else "no" if self.no else "undecided"
 
 
 class Subject:
@@ -82,13 +66,6 @@ class Subject:
         return rows.groupby("checkpoint")["value"].mean()
 
 
-def some(rows: pd.DataFrame, what: str) -> pd.DataFrame:
-    """Raises KeyError where there are none: nothing is decided by what was not run."""
-    if rows.empty:
-        raise KeyError(what)
-    return rows
-
-
 def spread(model: Subject) -> Found:
     pairs = model["differences"]
     pairs = pairs[pairs["way"] == "l0"]
@@ -104,14 +81,14 @@ def spread(model: Subject) -> Found:
     apart = len(real.drop_duplicates(["one", "other"]))
     widest = outside.loc[outside["difference"].abs().idxmax()] if len(outside) else None
     gap = "" if widest is None else f"; widest gap {100 * abs(widest['difference']):.1f} points ({widest['case']})"
-    return Found(f"{apart} of {len(equal)} pairs{gap}", apart > 0, apart == 0)
+    return Found(f"{apart} of {len(equal)} pairs{gap}", apart > 0, apart == 0, marks(apart / max(1, len(equal))))
 
 
 def core(model: Subject) -> Found:
     rows = model["core"]
     row = some(rows[(rows["way"] == "l0") & (rows["definition"] == "all")], "core, all").iloc[0]
     number = f"{row['heads']} heads, {row['expected_layers']:.2f} by chance, p {row['p_layers']:.2g}"
-    return Found(number, row["p_layers"] < 0.01, row["p_layers"] > 0.05)
+    return Found(number, row["p_layers"] < 0.01, row["p_layers"] > 0.05, marks(row["p_layers"]))
 
 
 def early(model: Subject) -> Found:
@@ -128,7 +105,7 @@ def early(model: Subject) -> Found:
         f"{row['expected_core']:.1f} by chance, p {row['p_core']:.2g}"
     )
     share = row["share_of_core"]
-    return Found(number, share >= 2 / 3 and row["p_core"] < 0.01, share <= 1 / 3)
+    return Found(number, share >= 2 / 3 and row["p_core"] < 0.01, share <= 1 / 3, marks(share))
 
 
 def attention(model: Subject) -> Found:
@@ -138,7 +115,7 @@ def attention(model: Subject) -> Found:
     most = rows.loc[rows["mean"].idxmax()]
     where = "in the core" if most["core"] else "not in the core"
     number = f"{most['unit']} ({100 * most['mean']:.0f} %) is {where}; delta {beside['delta']:.2f}, p {beside['p']:.2g}"
-    return Found(number, bool(most["core"]) and beside["delta"] > 0, not most["core"])
+    return Found(number, bool(most["core"]) and beside["delta"] > 0, not most["core"], marks(beside["delta"]))
 
 
 def sparser(model: Subject) -> Found:
@@ -149,7 +126,7 @@ def sparser(model: Subject) -> Found:
     skills = skills[(skills["way"] == "l0") & (skills["case"] == "all") & (skills["metric"] == "auc")].set_index("target")
     auc = " to ".join(f"{skills.loc[target, 'mean']:.3f}" for target in (HALF, SPARSE))
     number = f"{len(handled)} hard cases fall by {100 * fall:.1f} points, counterparts by {100 * beside:.1f}; AUC {auc}"
-    return Found(number, fall >= 0.05 and beside < fall / 2, fall < 0.02)
+    return Found(number, fall >= 0.05 and beside < fall / 2, fall < 0.02, marks(100 * fall))
 
 
 def size(model: Subject) -> Found:
@@ -165,12 +142,14 @@ def size(model: Subject) -> Found:
         return Found(sizes, False, False)
     rho = float(spearmanr(decides["full"], decides["effective_size"])[0])
     grown = float(decides["effective_size"].iloc[-1] - decides["effective_size"].iloc[0])
-    return Found(f"rho {rho:.2f}, growth {100 * grown:.0f} %; {sizes}", rho >= 0.8 and grown >= 0.2 - 1e-9, rho <= 0)
+    number = f"rho {rho:.2f}, growth {100 * grown:.0f} %; {sizes}"
+    return Found(number, rho >= 0.8 and grown >= 0.2 - 1e-9, rho <= 0, marks(rho))
 
 
 def removed(model: Subject) -> Found:
     row = on_hard(model).set_index("units").loc[BEYOND]
-    return Found(interval(row["change"], row["low"], row["high"]), row["high"] < 0, row["high"] >= 0)
+    values = row["change"], row["low"], row["high"]
+    return Found(interval(*values), row["high"] < 0, row["high"] >= 0, (in_points(*values),))
 
 
 def together(model: Subject) -> Found:
@@ -183,7 +162,8 @@ def together(model: Subject) -> Found:
         f"{row.units if row.size < 4 else 'core'} {interval(row.interaction, low[row.Index], high[row.Index])}"
         for row in rows.itertuples()
     ]
-    return Found("; ".join(said), bool((high < 0).all()), bool((high >= 0).all()))
+    each = tuple(in_points(row.interaction, low[row.Index], high[row.Index]) for row in rows.itertuples())
+    return Found("; ".join(said), bool((high < 0).all()), bool((high >= 0).all()), each)
 
 
 def on_hard(model: Subject) -> pd.DataFrame:
@@ -199,7 +179,7 @@ def alone(model: Subject) -> Found:
     change = right["core"] - right["full"]
     hard, others = float(change[HARD]), float(change.drop(HARD).mean())
     number = f"hard cases {100 * hard:+.1f} points, counterparts {100 * others:+.1f}"
-    return Found(number, hard <= -0.2 and abs(others) <= 0.1, abs(hard) <= 0.05)
+    return Found(number, hard <= -0.2 and abs(others) <= 0.1, abs(hard) <= 0.05, marks(100 * hard))
 
 
 def mlps(model: Subject) -> Found:
@@ -207,7 +187,7 @@ def mlps(model: Subject) -> Found:
     rows = rows[(rows["way"] == "l0") & np.isclose(rows["target"], HALF) & (rows["kind"] == "mlp")]
     least = some(rows, "frequencies at 50 %").loc[rows["share"].idxmin()]
     number = f"kept least: L{least['layer']}.MLP, by {least['count']} of {least['of']}"
-    return Found(number, bool((rows["share"] == 1).all()), bool((rows["share"] < 0.5).any()))
+    return Found(number, bool((rows["share"] == 1).all()), bool((rows["share"] < 0.5).any()), marks(least["share"]))
 
 
 def competing(model: Subject) -> Found:
@@ -215,59 +195,120 @@ def competing(model: Subject) -> Found:
     rows = rows[(rows["way"] == "l0 without") & np.isclose(rows["target"], HALF)]
     faithful = int(some(rows, "competing at 50 %")["faithful"].sum())
     kls = f"KL {rows['held_kl'].min():.4f} to {rows['held_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
-    return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, faithful >= len(rows) / 2)
+    share = faithful / len(rows)
+    return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, share >= 0.5, marks(share))
+
+
+def marks(value: float) -> tuple[Mark, ...]:
+    return (Mark(float(value)),)
+
+
+def in_points(value: float, low: float, high: float) -> Mark:
+    return Mark(100 * value, 100 * low, 100 * high)
 
 
 def interval(value: float, low: float, high: float) -> str:
     return f"{100 * value:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
-CLAIMS: dict[str, tuple[str, Callable[[Subject], Found]]] = {
-    "HC1": ("equal in domain, different outside", spread),
-    "HC2": ("a core beyond chance", core),
-    "HC3": ("the core is there early", early),
-    "HC4": ("core heads look for shared words", attention),
-    "HC5": ("sparser means more heuristic", sparser),
-    "HC6": ("effective size grows with generalisation", size),
-    "HC7": ("removing core heads hurts hard cases", removed),
-    "HC8": ("more than the sum of its parts", together),
-    "HC9": ("the core alone does not generalise", alone),
-    "HC10": ("no MLP is pruned at 50 %", mlps),
-    "HC11": ("no competing subnetwork", competing),
+CLAIMS = {
+    "HC1": Claim(
+        "equal in domain, different outside",
+        spread,
+        axis="pairs equal in domain that differ on a hard case, share",
+        ends=(0, 1),
+        yes=(0.001, 1),
+        no=(0, 0.001),
+    ),
+    "HC2": Claim(
+        "a core beyond chance",
+        core,
+        axis="p, with as many heads in each layer",
+        ends=(1e-4, 1),
+        yes=(1e-4, 0.01),
+        no=(0.05, 1),
+        log=True,
+    ),
+    "HC3": Claim(
+        "the core is there early",
+        early,
+        axis="share of the core that is there before the model generalises",
+        ends=(0, 1),
+        yes=(2 / 3, 1),
+        no=(0, 1 / 3),
+    ),
+    "HC4": Claim(
+        "core heads look for shared words",
+        attention,
+        axis="Cliff's delta, core against other heads",
+        ends=(-1, 1),
+        yes=(0, 1),
+        no=(0, 0),
+    ),
+    "HC5": Claim(
+        "sparser means more heuristic",
+        sparser,
+        axis="fall of hard cases from 50 to 70 % removed, points",
+        ends=(0, 30),
+        yes=(5, 30),
+        no=(0, 2),
+    ),
+    "HC6": Claim(
+        "effective size grows with generalisation",
+        size,
+        axis="Spearman's rho over checkpoints",
+        ends=(-1, 1),
+        yes=(0.8, 1),
+        no=(-1, 0),
+    ),
+    "HC7": Claim(
+        "removing core heads hurts hard cases",
+        removed,
+        axis="change by core heads less that by others, points",
+        ends=(-5, 5),
+        yes=(-5, 0),
+        no=(0, 5),
+    ),
+    "HC8": Claim(
+        "more than the sum of its parts",
+        together,
+        axis="interaction on hard cases, points",
+        ends=(-60, 60),
+        yes=(-60, 0),
+        no=(0, 60),
+    ),
+    "HC9": Claim(
+        "the core alone does not generalise",
+        alone,
+        axis="hard cases, core alone less full model, points",
+        ends=(-60, 60),
+        yes=(-60, -20),
+        no=(-5, 5),
+    ),
+    "HC10": Claim(
+        "no MLP is pruned at 50 %",
+        mlps,
+        axis="share of subnetworks that keep the MLP kept least",
+        ends=(0, 1),
+        yes=(0.999, 1),
+        no=(0, 0.5),
+    ),
+    "HC11": Claim(
+        "no competing subnetwork",
+        competing,
+        axis="share of searches without the core that are faithful",
+        ends=(0, 1),
+        yes=(0, 0.001),
+        no=(0.5, 1),
+    ),
 }
 
 
-def subjects(reports: Sequence[Path]) -> list[Subject]:
-    found = []
-    for report in reports:
-        tables = {path.stem: pd.read_parquet(path) for path in (report / "tables").glob("*.parquet")}
-        for task, tuning in tables["models"][["task", "tuning"]].itertuples(index=False):
-            found.append(Subject(f"{report.name.removesuffix('-report')} {tuning}", tables, task, tuning))
-    return found
-
-
-def judged(claims: Mapping[str, tuple[str, Callable[[Any], Found]]], subjects: Sequence[Any]) -> None:
-    """Prints what each subject says on each claim, and what all say together."""
-    print("| | of | number | verdict |\n|---|---|---|---|")
-    for claim, (words, decide) in claims.items():
-        found = []
-        for subject in subjects:
-            try:
-                found.append(decide(subject))
-            except KeyError as missing:
-                print(f"| {claim} | {subject.name} | not asked: no table {missing} | |")
-                continue
-            print(f"| {claim} | {subject.name} | {found[-1].number} | {found[-1].verdict} |")
-        together = {one.verdict for one in found}
-        verdict = together.pop() if len(together) == 1 and len(found) == len(subjects) else "undecided"
-        print(f"| {claim} | **{words}** | | **{verdict}** |")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=Path, nargs="+")
-    judged(CLAIMS, subjects(parser.parse_args().report))
+def subjects(report: Path) -> list[Subject]:
+    tables, name = report_tables(report), report.name.removesuffix("-report")
+    models = tables["models"][["task", "tuning"]].itertuples(index=False)
+    return [Subject(f"{name} {tuning}", tables, task, tuning) for task, tuning in models]
 
 
 if __name__ == "__main__":
-    main()
+    main(str(__doc__), CLAIMS, subjects)

@@ -1,6 +1,6 @@
 """Decide the claims of When BERT Plays the Lottery by the rules of docs/evidence.md, from the tables of a report.
 
-    .venv/bin/python bench/lottery.py REPORT
+    .venv/bin/python bench/lottery.py REPORT [--picture FILE]
 
 REPORT is the folder that `corewood run studies/tickets-gte.yaml` has written; bench/results/tickets-gte has the tables of the
 run that docs/evidence.md tells of. A line per claim and task, then what the tasks say together. A claim whose tables or rows
@@ -9,13 +9,11 @@ are missing is not decided.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from evidence import Found, judged, some
+from claims import Claim, Found, Mark, main, report_tables, some
 from scipy.stats import t
 
 GOOD, RANDOM, BAD = "good", "random", "bad"
@@ -46,15 +44,15 @@ class Subject:
 
     @property
     def full(self) -> float:
-        return self.mean("full")
+        return float(self.row("full")["mean"])
 
     @property
     def majority(self) -> float:
-        return self.mean("majority")
+        return float(self.row("majority")["mean"])
 
-    def mean(self, way: str) -> float:
+    def row(self, way: str) -> pd.Series:
         rows = self["tickets"]
-        return float(some(rows[rows["way"] == way], f"tickets: {way}").iloc[0]["mean"])
+        return some(rows[rows["way"] == way], f"tickets: {way}").iloc[0]
 
     def by_tuning(self, way: str, ticket: str, state: str) -> pd.Series:
         """Seed of the fine-tuning -> score in domain, the mean of several draws."""
@@ -70,13 +68,14 @@ def held(task: Subject) -> Found:
         row = task.ticket(way, GOOD, PRUNED)
         of.append(row["mean"] / row["beside"])
         said.append(f"{way} {row['mean']:.2f}, {of[-1]:.2f} of it ({100 * row['encoder_share']:.0f} % stay)")
-    return Found("; ".join(said), min(of) >= 0.9, max(of) < 0.8)
+    return Found("; ".join(said), min(of) >= 0.9, max(of) < 0.8, tuple(map(Mark, of)))
 
 
 def winning(task: Subject) -> Found:
     row = task.ticket(MAGNITUDE, GOOD, RETRAINED)
     number = f"{row['mean']:.2f} ± {row['std']:.2f}, full {row['beside']:.2f} ({100 * row['encoder_share']:.0f} % stay)"
-    return Found(number, bool(row["as_full"]), not row["as_full"])
+    beyond = (row["mean"] - row["beside"]) / task.row("full")["std"]
+    return Found(number, bool(row["as_full"]), not row["as_full"], (Mark(beyond),))
 
 
 def random_as_good(task: Subject) -> Found:
@@ -85,7 +84,7 @@ def random_as_good(task: Subject) -> Found:
     apart = (good - drawn).to_numpy() / (float(good.mean()) - task.majority)
     low, high = t_interval(apart)
     number = f"{good.mean():.2f} and {drawn.mean():.2f}: {apart.mean():.2f} ({low:.2f} to {high:.2f})"
-    return Found(number, high < 0.25, low > 0.25)
+    return Found(number, high < 0.25, low > 0.25, (Mark(float(apart.mean()), low, high),))
 
 
 def t_interval(values: np.ndarray) -> tuple[float, float]:
@@ -101,7 +100,8 @@ def retrainable(task: Subject) -> Found:
         row = task.ticket(way, BAD, RETRAINED)
         shares[way] = (row["mean"] - task.majority) / (task.full - task.majority)
         said.append(f"{way} {row['mean']:.2f}, {shares[way]:.2f} ({100 * row['in_good']:.0f} % of it in the good one)")
-    return Found("; ".join(said), shares[IMPORTANCE] >= 0.67, shares[IMPORTANCE] < 0.33)
+    decides = shares[IMPORTANCE]
+    return Found("; ".join(said), decides >= 0.67, decides < 0.33, (Mark(decides),))
 
 
 def unstable(task: Subject) -> Found:
@@ -113,7 +113,7 @@ def unstable(task: Subject) -> Found:
         f"{row['fleiss_expected']:.2f} (p {row['fleiss_p']:.2g}), with as many in each layer "
         f"{row['fleiss_expected_layers']:.2f} (p {row['fleiss_p_layers']:.2g})"
     )
-    return Found(number, row["fleiss"] < 0.4, row["fleiss"] > 0.6)
+    return Found(number, row["fleiss"] < 0.4, row["fleiss"] > 0.6, (Mark(row["fleiss"]),))
 
 
 def shared(task: Subject) -> Found:
@@ -124,7 +124,7 @@ def shared(task: Subject) -> Found:
     rows = some(rows[(rows["kind"] == "head") & (rows["which"] == "all units")], "overlaps")
     said = [f"{r.one} and {r.other} {r.shared:.1f}, by chance {r.expected:.1f}, p {r.p_whole:.2g}" for r in rows.itertuples()]
     beyond = (rows["shared"] > rows["expected"]) & (rows["p_whole"] < 0.05)
-    return Found("; ".join(said), bool(beyond.all()), bool((rows["p_whole"] > 0.2).all()))
+    return Found("; ".join(said), bool(beyond.all()), bool((rows["p_whole"] > 0.2).all()), tuple(map(Mark, rows["p_whole"])))
 
 
 def patterns(task: Subject) -> Found:
@@ -133,35 +133,90 @@ def patterns(task: Subject) -> Found:
     rows = some(rows[rows["r"].notna()], "heterogeneity: heads that differ")
     said = [f"{r.attention} r {r.r:.2f} (p {r.p:.2g})" for r in rows.itertuples()]
     strong = (rows["r"].abs() >= 0.3) & (rows["p"] < 0.05)
-    return Found("; ".join(said), bool((rows["r"].abs() < 0.2).all()), bool(strong.all()))
+    size = rows["r"].abs()
+    return Found("; ".join(said), bool((size < 0.2).all()), bool(strong.all()), tuple(map(Mark, size)))
 
 
 def survivors(task: Subject) -> Found:
     row = task.ticket(SUPER, GOOD, RETRAINED)
     loss = task.full - row["mean"]
     number = f"{row['mean']:.2f}, full {task.full:.2f}: {100 * loss:.0f} points ({100 * row['encoder_share']:.0f} % stay)"
-    return Found(number, loss <= 0.10, loss > 0.20)
+    return Found(number, loss <= 0.10, loss > 0.20, (Mark(100 * loss),))
 
 
-CLAIMS: dict[str, tuple[str, Callable[[Subject], Found]]] = {
-    "LT1": ("good subnetworks hold 90 % of the score", held),
-    "LT2": ("magnitude tickets win after retraining", winning),
-    "LT3": ("random ones are close to good ones", random_as_good),
-    "LT4": ("bad ones can be retrained", retrainable),
-    "LT5": ("which units survive is unstable", unstable),
-    "LT6": ("tasks share more than chance", shared),
-    "LT7": ("pattern types do not explain survival", patterns),
-    "LT8": ("super-survivors lose little", survivors),
+CLAIMS = {
+    "LT1": Claim(
+        "good subnetworks hold 90 % of the score",
+        held,
+        axis="score, as a share of the full model's",
+        ends=(0.5, 1.1),
+        yes=(0.9, 1.1),
+        no=(0.5, 0.8),
+    ),
+    "LT2": Claim(
+        "magnitude tickets win after retraining",
+        winning,
+        axis="retrained less full model, in its standard deviations",
+        ends=(-5, 5),
+        yes=(-1, 5),
+        no=(-5, -1),
+    ),
+    "LT3": Claim(
+        "random ones are close to good ones",
+        random_as_good,
+        axis="good less random, as a share of good less majority",
+        ends=(-1, 2),
+        yes=(-1, 0.25),
+        no=(0.25, 2),
+    ),
+    "LT4": Claim(
+        "bad ones can be retrained",
+        retrainable,
+        axis="bad less majority, as a share of full less majority",
+        ends=(0, 1),
+        yes=(0.67, 1),
+        no=(0, 0.33),
+    ),
+    "LT5": Claim(
+        "which units survive is unstable",
+        unstable,
+        axis="Fleiss' kappa over fine-tunings, heads",
+        ends=(-0.2, 1),
+        yes=(-0.2, 0.4),
+        no=(0.6, 1),
+    ),
+    "LT6": Claim(
+        "tasks share more than chance",
+        shared,
+        axis="p, heads shared with another task",
+        ends=(1e-4, 1),
+        yes=(1e-4, 0.05),
+        no=(0.2, 1),
+        log=True,
+    ),
+    "LT7": Claim(
+        "pattern types do not explain survival",
+        patterns,
+        axis="correlation of survival and heterogeneous maps, size",
+        ends=(0, 1),
+        yes=(0, 0.2),
+        no=(0.3, 1),
+    ),
+    "LT8": Claim(
+        "super-survivors lose little",
+        survivors,
+        axis="full model less super-survivors, points",
+        ends=(-10, 40),
+        yes=(-10, 10),
+        no=(20, 40),
+    ),
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=Path)
-    report = parser.parse_args().report
-    tables = {path.stem: pd.read_parquet(path) for path in (report / "tables").glob("*.parquet")}
-    judged(CLAIMS, [Subject(task, tables, task) for task in tables["models"]["task"].unique()])
+def subjects(report: Path) -> list[Subject]:
+    tables = report_tables(report)
+    return [Subject(task, tables, task) for task in tables["models"]["task"].unique()]
 
 
 if __name__ == "__main__":
-    main()
+    main(str(__doc__), CLAIMS, subjects)

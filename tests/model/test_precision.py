@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small
 import tiny
 import torch
 
@@ -21,7 +22,9 @@ from corewood.model.reference import reference
 from corewood.prune.exchange import Texts
 from corewood.prune.l0 import State, descend, l0_search
 from corewood.spec import L0, ModelSpec
+from corewood.study.cost import estimate
 from corewood.study.models import precision_of
+from corewood.study.plan import make_plan
 
 TASK = overlap(seed=1, train=160, validation=40, per_case=3)
 SETTINGS = L0(sparsity=0.4, steps=12, batch=8)
@@ -67,6 +70,29 @@ def test_what_was_searched_in_16_bits_is_shipped_in_32(model: Model, safe: str, 
     right = logits_of(model, mask, examples, "zero").argmax(1) == TASK.validation.gold
     assert shipped.cases.set_index("dataset").loc["validation", "file"] == pytest.approx(right.mean())
     assert f"{safe}; judged here in float32" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_an_estimate_runs_in_the_precision_of_the_study(safe: str, tmp_path: Path) -> None:
+    """float32 trains, whatever judges."""
+
+    def seen(name: str) -> dict[str, set[torch.dtype]]:
+        study = small.write_study(tmp_path / name, model={"checkpoint": "model", "precision": name})
+        plan = make_plan(small.spec_of(study), study.parent)
+        kinds: dict[str, set[torch.dtype]] = {"train": set(), "judge": set()}
+
+        def look(layer: torch.nn.Module, _: object, out: object) -> None:
+            if isinstance(layer, torch.nn.Linear) and isinstance(out, torch.Tensor):
+                kinds["train" if layer.training else "judge"].add(out.dtype)
+
+        hook = torch.nn.modules.module.register_module_forward_hook(look)
+        try:
+            estimate(plan, list(plan.jobs.values()), 1)
+        finally:
+            hook.remove()
+        return kinds
+
+    assert seen(safe) == {"train": {torch.float32}, "judge": {torch.bfloat16}}
+    assert seen("float32") == {"train": {torch.float32}, "judge": {torch.float32}}
 
 
 def test_a_search_in_16_bits_finds_a_mask(model: Model, safe: str) -> None:

@@ -130,6 +130,7 @@ def measure(plan: Plan, task: TaskPlan, paces: dict[str, dict[str, float]]) -> N
         revision=spec.model.revision,
         max_length=spec.model.max_length,
         device=spec.model.device,
+        precision=plan.checkpoint.precision,
         new_head=tuning is not None,
         check=False,
     )
@@ -171,7 +172,7 @@ def forward_pace(model: Model, examples: Encoded) -> float:
 
     @torch.inference_mode()
     def work() -> None:
-        model.net(**batch)
+        model(**batch)
 
     with first_token(model):
         return pace(work, len(examples))
