@@ -21,7 +21,7 @@ from corewood.study.cost import kept_bytes
 from corewood.study.models import Plan
 from corewood.study.plan import make_plan
 from corewood.study.results import Results
-from corewood.study.run import asked, holes_of
+from corewood.study.run import asked, holes_of, provenance
 
 SOURCE: dict[str, Any] = {"path": "dev.jsonl", **small.COLUMNS}
 CASES: dict[str, Any] = {"path": "cases.parquet", **small.COLUMNS, "case": "case", "group": "group"}
@@ -70,6 +70,12 @@ def test_a_study_of_numbers_alone_has_a_report(tmp_path: Path, checkpoints: list
     assert set(scores["metric"]) == {"pearson"}
     assert scores["correct"].isna().all()
     assert len(done.tables["spread"])
+
+
+@pytest.mark.parametrize("given", ["model", "./model", "{folder}/model/"])
+def test_a_report_calls_a_model_by_its_name_not_by_its_folder(folder: Path, given: str) -> None:
+    plan = plan_of(folder, model=given.format(folder=folder))
+    assert provenance(plan, Store(folder / "none"))["model"] == plan.checkpoint.name == "model"
 
 
 def test_names_that_effective_size_has_itself_are_refused_before_work(folder: Path) -> None:

@@ -66,7 +66,7 @@ def say_holes(outcome: Outcome, voice: Voice) -> None:
 
 def conclude(outcome: Outcome, page: Path, voice: Voice, show_page: bool) -> None:
     """The finding, and where the report is."""
-    found = finding(outcome.tables, outcome.plan.spec.model.checkpoint)
+    found = finding(outcome.tables, outcome.plan.checkpoint.name)
     link = page.resolve().as_uri()
     if voice.json:
         holes = [{"job": outcome.plan.jobs[key].title, "reason": reason} for key, reason in outcome.holes.items()]

@@ -78,6 +78,12 @@ class Checkpoint:
     precision: str
 
     @property
+    def name(self) -> str:
+        """In a sentence: a folder's own name, a hub id as it is."""
+        given = self.spec.checkpoint
+        return Path(self.source).absolute().name if "/" in given and Path(self.source).is_dir() else given
+
+    @property
     def units(self) -> list[str]:
         return unit_names(self.layers, self.heads)
 

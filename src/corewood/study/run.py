@@ -253,7 +253,7 @@ def provenance(plan: Plan, store: Store) -> dict[str, object]:
     return {
         "name": spec.name,
         "title": spec.title or spec.name,
-        "model": spec.model.checkpoint,
+        "model": plan.checkpoint.name,
         "study": spec.model_dump(mode="json", exclude_defaults=True),
         "labels": plan.mapping,
         "classes": {task.name: list(task.classes) for task in plan.tasks.values()},
