@@ -51,6 +51,7 @@ from corewood.evaluate.predict import logits_of
 from corewood.model.load import Model, load
 from corewood.model.mask import Mask
 from corewood.model.precision import KINDS, check_precision
+from corewood.model.progress import bar
 from corewood.model.reference import no_progress
 from corewood.prune.exchange import Texts, doubt, draw
 from corewood.prune.final import final_mask
@@ -142,8 +143,8 @@ class Bench:
     def search(self, settings: L0, seed: int) -> Iterator[Row]:
         """A row per size; what a path cost stands in each of its rows. Of the released rule, also the mask of exact size."""
         start = time.process_time()
-        with self.searching():
-            found = best_of_starts(lambda _start, own: l0_search(self.sample, settings, own), settings, seed)
+        with self.searching(), bar(f"{100 * settings.sparsity:g} %, {settings.steps} steps, seed {seed}") as tell:
+            found = best_of_starts(lambda _start, own: l0_search(self.sample, settings, own, tell), settings, seed)
         seconds = round(time.process_time() - start, 1)
         gradient = int(found.trajectory.loc[found.trajectory["round"] == 0, "examples"].max())
         forward = int(found.trajectory["examples"].max()) - gradient
