@@ -26,7 +26,7 @@ from corewood.model.checkpoint import read_tokenizer as read_tokenizer
 from corewood.model.families import Family, family
 from corewood.model.gates import Gates, Means, gated
 from corewood.model.mask import Units
-from corewood.model.precision import autocast, check_precision
+from corewood.model.precision import attention, autocast, check_precision
 from corewood.seal import file_digest
 from corewood.untrusted import user_path
 
@@ -93,7 +93,8 @@ class Model:
 
     def __call__(self, **inputs: Tensor) -> Any:
         """As `net` does, in the model's precision."""
-        with autocast(self.precision, self.device):
+        tokens = inputs["input_ids"].shape[1]
+        with autocast(self.precision, self.device), attention(self.precision, self.device, tokens):
             return self.net(**inputs)
 
     def save(self, folder: str | Path) -> Path:
