@@ -1,8 +1,8 @@
 """How long must a search be, and where does its mask stand? KL of masks on texts that no search has seen.
 
     .venv/bin/python bench/budget.py --store FOLDER [--data FOLDER] [--seeds 3] [--auto 1] [--starts 2]
-        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases] [--many 16000]
-        [--sizes 0.5,0.7] [--precision bfloat16]
+        [--fixed 32,64,200,400,1600] [--paper 0.1] [--random 20] [--no-importance] [--cases [--picture FILE]]
+        [--many 16000] [--sizes 0.5,0.7] [--precision bfloat16]
 
 | row | is |
 |---|---|
@@ -36,11 +36,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import torch
+from pictures import save
 
-from corewood.analyse.differences import corrected, pair_tests
+from corewood.analyse.differences import corrected, pair_tests, variance_split
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
@@ -58,6 +60,7 @@ from corewood.prune.final import final_mask
 from corewood.prune.importance import importance_search
 from corewood.prune.l0 import best_of_starts, held_out, l0_search
 from corewood.prune.tickets import RANDOM, unit_ticket
+from corewood.report.style import INK, LINES, coloured
 from corewood.spec import L0, Importance, SourceSpec, parse_study
 from corewood.spec.tasks import GeneratedTask
 from corewood.store.store import Store
@@ -199,7 +202,9 @@ def summary(rows: list[Row]) -> pd.DataFrame:
 
 
 def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
-    """One row per size and kind of search: the widest gap between two seeds on a case, and how many are real."""
+    """One row per size and kind of search: the widest gap between two seeds on a case, how many are real, and how far seeds
+    spread beyond what the sampling of examples makes of seeds that are all alike: a standard deviation over seeds, the root
+    mean square over cases. That one does not grow with the number of seeds."""
     split = bench.generated(0, per_case=100).challenge["cases"]
     examples = encode(split, bench.model.tokenizer, bench.model.max_length)
     judge, means = Judge(split, bench.model.labels), bench.reference.means
@@ -213,12 +218,34 @@ def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
         names = list(map(str, own["seed"]))
         tests = corrected(pd.concat([pair_tests(right[:, i], names).assign(case=c) for c, i in parts], ignore_index=True))
         widest = tests.loc[tests["difference"].abs().idxmax()]
+        spread = np.mean([variance_split(right[:, i])["true_std"] ** 2 for _, i in parts]) ** 0.5
         found.append(
-            {"removed": sparsity, "search": how, "masks": len(own),
+            {"removed": sparsity, "search": how, "masks": len(own), "seconds": own["seconds"].mean(), "spread": spread,
              "lowest": right.mean(1).min(), "highest": right.mean(1).max(),
              "widest gap": abs(widest["difference"]), "on": widest["case"], "real": int(tests["real"].sum()), "of": len(tests)}
         )  # fmt: skip
     return pd.DataFrame(found)
+
+
+def picture(found: pd.DataFrame) -> Any:
+    """Of `gaps`: a panel per size, what a kind of search costs, and how far its seeds spread."""
+    kinds = found["search"].str.extract(r"^(auto|paper|\d+ steps)", expand=False).str.replace(r"\d+ steps", "steps", regex=True)
+    names = {"auto": "until nothing helps, or cut short", "steps": "gradient steps alone", "paper": "the paper's search"}
+    exact = ~found["search"].isin(found.loc[found["search"].str.endswith(", exact size"), "search"].str.split(",").str[0])
+    shown = found.assign(kind=kinds.map(names), points=100 * found["spread"])[kinds.notna() & exact]
+    shown["name"] = shown["search"].str.removesuffix(", exact size").str.replace(" x 1", "").str.replace("x ", "× ")
+    panels = []
+    for removed, part in shown.groupby("removed"):
+        base = alt.Chart(part.sort_values("seconds")).encode(
+            x=alt.X("seconds:Q", title="seconds of a core, one search", scale={"type": "log", "nice": False, "padding": 25}),
+            y=alt.Y("points:Q", title="spread over seeds beyond chance, points", scale={"domain": [0, 30]}),
+            color=coloured("kind", list(names.values()), LINES),
+        )
+        dots = base.mark_point(filled=True, size=70, opacity=1)
+        words = base.mark_text(align="left", dx=7, dy=-6, fontSize=10).encode(text="name:N", color=alt.value(INK))
+        title = {"text": f"{100 * float(str(removed)):g} % of the units removed", "anchor": "start"}
+        panels.append(alt.layer(base.mark_line(), dots, words).properties(width=420, height=240, title=title))
+    return alt.hconcat(*panels)
 
 
 def many(bench: Bench, rows: list[Row], count: int) -> pd.DataFrame:
@@ -306,6 +333,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=20, help="so many random masks of each size")
     parser.add_argument("--importance", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--cases", action="store_true", help="judge masks of the generated task on its cases")
+    parser.add_argument("--picture", type=Path, help="draw what --cases finds: an SVG, PDF or PNG")
     parser.add_argument("--many", type=int, default=0, help="so many other new texts of the generated task")
     parser.add_argument("--sizes", default="0.5,0.7", help="shares of the units to remove, in rising order")
     parser.add_argument("--precision", default="float32", choices=KINDS, help="of searches")
@@ -327,7 +355,10 @@ def main() -> None:
         print(summary(kept.rows()).sort_values(["removed", "seconds"]).to_string(index=False), flush=True)
         if given.cases and name == "generated":
             several = pd.DataFrame(kept.rows()).groupby(["sparsity", "search"]).filter(lambda part: len(part) > 1)
-            print(gaps(bench, several.to_dict("records")).round(3).to_string(index=False), flush=True)
+            found = gaps(bench, several.to_dict("records"))
+            print(found.round(3).to_string(index=False), flush=True)
+            if given.picture is not None:
+                save(picture(found), given.picture)
         if given.many and name == "generated":
             print(many(bench, kept.rows(), given.many).round(5).to_string(index=False), flush=True)
 

@@ -4,7 +4,6 @@ picture of all."""
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+from pictures import save
 
-from corewood.report.figures import draw
-from corewood.report.page import VEGA_LITE
-from corewood.report.style import GREENS, GREY, INK, MARK, PALE, styled
+from corewood.report.style import GREENS, GREY, INK, MARK, PALE
 
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 COLOURS = {YES: GREENS[4], NO: MARK, UNDECIDED: GREY}
@@ -121,13 +119,23 @@ def strip(number: str, claim: Claim, marks: pd.DataFrame, subjects: Sequence[Any
     return alt.layer(bands, lines, dots).properties(width=300, height=alt.Step(15), title=title)
 
 
-def main(description: str, claims: Mapping[str, Claim], subjects: Callable[[Path], Sequence[Any]]) -> None:
+def main(
+    description: str,
+    claims: Mapping[str, Claim],
+    subjects: Callable[[Path], Sequence[Any]],
+    charts: Mapping[str, Callable[[Sequence[Any]], Any]] | None = None,
+) -> None:
+    """`charts` are further ones, each an option of its name."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, nargs="+", help="folder that `corewood run` or `corewood report` has written")
     parser.add_argument("--picture", type=Path, help="draw it, too: an SVG, PDF or PNG")
+    for name, chart in (charts or {}).items():
+        parser.add_argument(f"--{name}", type=Path, help=(chart.__doc__ or "").partition(".")[0])
     given = parser.parse_args()
     found = [subject for report in given.report for subject in subjects(report)]
     marks = judged(claims, found)
     if given.picture is not None:
-        kind, folder = given.picture.suffix.removeprefix("."), given.picture.parent
-        draw({given.picture.stem: json.dumps(styled(picture(claims, marks, found)))}, [kind], folder, VEGA_LITE)
+        save(picture(claims, marks, found), given.picture)
+    for name, chart in (charts or {}).items():
+        if (path := getattr(given, name)) is not None:
+            save(chart(found), path)

@@ -1,6 +1,6 @@
 """Decide the claims of the Heuristic Core by the rules of docs/evidence.md, from the tables of reports.
 
-    .venv/bin/python bench/evidence.py REPORT [REPORT ...] [--picture FILE]
+    .venv/bin/python bench/evidence.py REPORT [REPORT ...] [--picture FILE] [--growth FILE]
 
 REPORT is the folder that `corewood run studies/organism.yaml` has written. A line per claim and fine-tuned model, then what
 they say together. A claim whose tables are missing is not decided.
@@ -8,8 +8,11 @@ they say together. A claim whose tables are missing is not decided.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from claims import Claim, Found, Mark, main, report_tables, some
@@ -19,6 +22,7 @@ from corewood.analyse.ablation import BEYOND, widened
 from corewood.analyse.differences import corrected
 from corewood.analyse.generalisation import SAME
 from corewood.analyse.verdicts import HANDLES
+from corewood.report.style import PAPER, PERCENT, coloured
 
 HARD = "non-entailment"  # the answer of the cases that the shortcut gets wrong
 LIST = "hard"  # what the study calls them, as a list
@@ -129,20 +133,26 @@ def sparser(model: Subject) -> Found:
     return Found(number, fall >= 0.05 and beside < fall / 2, fall < 0.02, marks(100 * fall))
 
 
-def size(model: Subject) -> Found:
+def sizes(model: Subject, of: str) -> pd.DataFrame:
+    """Effective size over training, two-sided, accuracies first; `decides` where it is no end of the grid and not trivial."""
     rows = model["effective_size"]
-    rows = rows[(rows["way"] == "l0") & (rows["set"] == LIST) & (rows["order"] == "accuracies") & ~rows["one_sided"]]
-    rows = rows.sort_values("checkpoint")
-    decides = rows[~rows["trivial"] & (rows["floor"] == 0) & (rows["ceiling"] == 0)]
-    sizes = ", ".join(
-        f"{row.checkpoint}: {100 * row.effective_size:.0f} %" + ("" if row.Index in decides.index else " (decides nothing)")
+    rows = rows[(rows["way"] == "l0") & (rows["set"] == of) & (rows["order"] == "accuracies") & ~rows["one_sided"]]
+    decides = ~rows["trivial"].astype(bool) & (rows["floor"] == 0) & (rows["ceiling"] == 0)
+    return rows.assign(decides=decides).sort_values("checkpoint")
+
+
+def size(model: Subject) -> Found:
+    rows = sizes(model, LIST)
+    decides = rows[rows["decides"]]
+    said = ", ".join(
+        f"{row.checkpoint}: {100 * row.effective_size:.0f} %" + ("" if row.decides else " (decides nothing)")
         for row in rows.itertuples()
     )
     if len(decides) < 3 or decides["effective_size"].nunique() < 2:
-        return Found(sizes, False, False)
+        return Found(said, False, False)
     rho = float(spearmanr(decides["full"], decides["effective_size"])[0])
     grown = float(decides["effective_size"].iloc[-1] - decides["effective_size"].iloc[0])
-    number = f"rho {rho:.2f}, growth {100 * grown:.0f} %; {sizes}"
+    number = f"rho {rho:.2f}, growth {100 * grown:.0f} %; {said}"
     return Found(number, rho >= 0.8 and grown >= 0.2 - 1e-9, rho <= 0, marks(rho))
 
 
@@ -197,6 +207,32 @@ def competing(model: Subject) -> Found:
     kls = f"KL {rows['held_kl'].min():.4f} to {rows['held_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
     share = faithful / len(rows)
     return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, share >= 0.5, marks(share))
+
+
+def growth(models: Sequence[Subject]) -> Any:
+    """Effective size against generalisation. A line per fine-tuning, from its first checkpoint to its last; hollow points
+    decide nothing: an end of the grid, or a full model at the floor."""
+    parts = []
+    for of, words in (("in domain", "in domain"), (LIST, "on the hard cases")):
+        for model in models:
+            rows = sizes(model, of)
+            facts = {"model": model.name, "of": words, "right": rows["checkpoint"].map(model.growth())}
+            parts.append(rows.assign(**facts)[["checkpoint", "model", "of", "right", "effective_size", "decides"]])
+    table = pd.concat(parts, ignore_index=True)
+    panels = []
+    for words, part in table.groupby("of", sort=False):
+        base = alt.Chart(part).encode(
+            x=alt.X("right:Q", title="full model, mean over hard cases", axis={"format": PERCENT}, scale={"domain": [0, 1]}),
+            y=alt.Y("effective_size:Q", title="share of units kept", axis={"format": PERCENT}, scale={"domain": [0, 1]}),
+            color=coloured("model", [model.name for model in models]),
+        )
+        lines = base.mark_line(strokeWidth=1.5).encode(order="checkpoint:Q")
+        dots = base.mark_point(size=60, opacity=1, strokeWidth=1.5).encode(
+            fill=alt.condition("datum.decides", coloured("model", [model.name for model in models]), alt.value(PAPER))
+        )
+        title = {"text": f"Effective size {words}", "anchor": "start"}
+        panels.append(alt.layer(lines, dots).properties(width=360, height=280, title=title))
+    return alt.hconcat(*panels)
 
 
 def marks(value: float) -> tuple[Mark, ...]:
@@ -311,4 +347,4 @@ def subjects(report: Path) -> list[Subject]:
 
 
 if __name__ == "__main__":
-    main(str(__doc__), CLAIMS, subjects)
+    main(str(__doc__), CLAIMS, subjects, {"growth": growth})

@@ -58,6 +58,34 @@ def test_autocast_is_close_to_float32_and_not_the_same(model: Model, safe: str) 
     assert np.array_equal(logits_of(model, mask, examples, "zero"), plain)
 
 
+def test_attention_goes_back_step_by_step_where_the_fused_one_crawls(
+    model: Model, safe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same slopes but for rounding; what is not to go back, or is long, keeps the fused kernel."""
+    examples = encode(TASK.validation, model.tokenizer, model.max_length)
+    batch = examples.batch(np.arange(8))
+
+    def slopes(name: str) -> tuple[torch.Tensor, set[str]]:
+        weight = model.net.get_input_embeddings().weight
+        with torch.profiler.profile() as seen:
+            monkeypatch.setattr(model, "precision", name)
+            model(**batch).logits.square().sum().backward()
+        slope, weight.grad = weight.grad.clone(), None
+        model.net.zero_grad()
+        return slope, {event.name for event in seen.events() if event.name.startswith("aten::_scaled_dot_product")}
+
+    plain, fused = slopes("float32")
+    half, steps = slopes(safe)
+    assert fused == {"aten::_scaled_dot_product_flash_attention_for_cpu"} | {name for name in fused if "backward" in name}
+    assert steps == {"aten::_scaled_dot_product_attention_math"}
+    assert 0 < (half - plain).abs().max() < 0.1 * plain.abs().max()
+    monkeypatch.setattr(precision, "SHORT", 1)
+    assert slopes(safe)[1] == fused
+    with torch.profiler.profile() as seen, torch.inference_mode():
+        model(**batch)
+    assert "aten::_scaled_dot_product_attention_math" not in {event.name for event in seen.events()}
+
+
 def test_what_was_searched_in_16_bits_is_shipped_in_32(model: Model, safe: str, tmp_path: Path) -> None:
     mask = model.units.without("L0.H1", "L1.MLP")
     try:

@@ -28,6 +28,7 @@ def loaded(name: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def claims() -> ModuleType:
+    loaded("pictures")
     return loaded("claims")
 
 
