@@ -1,6 +1,6 @@
 """Decide the claims of the Heuristic Core by the rules of docs/evidence.md, from the tables of reports.
 
-    .venv/bin/python bench/evidence.py REPORT [REPORT ...] [--picture FILE] [--growth FILE]
+    .venv/bin/python bench/evidence.py REPORT [REPORT ...] [--picture FILE] [--growth FILE] [--cases FILE]
 
 REPORT is the folder that `corewood run studies/organism.yaml` has written. A line per claim and fine-tuned model, then what
 they say together. A claim whose tables are missing is not decided.
@@ -235,6 +235,30 @@ def growth(models: Sequence[Subject]) -> Any:
     return alt.hconcat(*panels)
 
 
+def cases(models: Sequence[Subject]) -> Any:
+    """Effective size of each hard case, from the checkpoint on where the full model has it. Half of its examples right."""
+    learnt = {}
+    for model in models:
+        rows = pd.concat([sizes(model, case) for case in model.hard])
+        learnt[model.name] = rows[rows["full"] >= HALF].rename(columns={"set": "case"})
+    names = [case for case in models[0].hard if any((rows["case"] == case).any() for rows in learnt.values())]
+    panels = []
+    for name, rows in learnt.items():
+        base = alt.Chart(rows).encode(
+            x=alt.X("checkpoint:Q", title="fine-tuning step", scale={"zero": False}, axis={"tickCount": 4}),
+            y=alt.Y(
+                "effective_size:Q",
+                title="share of units kept",
+                axis={"format": PERCENT, "tickCount": 5},
+                scale={"domain": [0, 1]},
+            ),
+            color=coloured("case", names),
+        )
+        layers = base.mark_line(), base.mark_point(filled=True, size=50, opacity=1)
+        panels.append(alt.layer(*layers).properties(title=name, width=230, height=200))
+    return alt.concat(*panels, columns=3)
+
+
 def marks(value: float) -> tuple[Mark, ...]:
     return (Mark(float(value)),)
 
@@ -347,4 +371,4 @@ def subjects(report: Path) -> list[Subject]:
 
 
 if __name__ == "__main__":
-    main(str(__doc__), CLAIMS, subjects, {"growth": growth})
+    main(str(__doc__), CLAIMS, subjects, {"growth": growth, "cases": cases})
