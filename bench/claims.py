@@ -67,6 +67,11 @@ def report_tables(report: Path) -> dict[str, pd.DataFrame]:
     return {path.stem: pd.read_parquet(path) for path in (report / "tables").glob("*.parquet")}
 
 
+def in_markdown(table: pd.DataFrame) -> str:
+    rows = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def judged(claims: Mapping[str, Claim], subjects: Sequence[Any]) -> pd.DataFrame:
     """Prints what each subject says on each claim, and what all say together; gives the marks."""
     print("| | of | number | verdict |\n|---|---|---|---|")
@@ -124,8 +129,8 @@ def main(
     claims: Mapping[str, Claim],
     subjects: Callable[[Path], Sequence[Any]],
     charts: Mapping[str, Callable[[Sequence[Any]], Any]] | None = None,
-) -> None:
-    """`charts` are further ones, each an option of its name."""
+) -> Sequence[Any]:
+    """What they are asked of. `charts` are further ones, each an option of its name."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, nargs="+", help="folder that `corewood run` or `corewood report` has written")
     parser.add_argument("--picture", type=Path, help="draw it, too: an SVG, PDF or PNG")
@@ -139,3 +144,4 @@ def main(
     for name, chart in (charts or {}).items():
         if (path := getattr(given, name)) is not None:
             save(chart(found), path)
+    return found

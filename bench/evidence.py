@@ -9,19 +9,21 @@ they say together. A claim whose tables are missing is not decided.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from claims import Claim, Found, Mark, main, report_tables, some
+from claims import Claim, Found, Mark, in_markdown, main, report_tables, some
 from scipy.stats import spearmanr
 
 from corewood.analyse.ablation import BEYOND, widened
 from corewood.analyse.differences import corrected
 from corewood.analyse.generalisation import SAME
 from corewood.analyse.verdicts import HANDLES
+from corewood.report.skills import skill_of_better
 from corewood.report.style import PAPER, PERCENT, coloured
 
 HARD = "non-entailment"  # the answer of the cases that the shortcut gets wrong
@@ -209,6 +211,25 @@ def competing(model: Subject) -> Found:
     return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, share >= 0.5, marks(share))
 
 
+def readiness(models: Sequence[Subject]) -> pd.DataFrame:
+    """Of differences on single cases that are more than chance: is the better one better at the skill of that case, too? By the
+    rule of the report."""
+    rows = []
+    for model, target in product(models, (HALF, SPARSE)):
+        cases = model.cases(target)
+        pairs = model["differences"]
+        pairs = pairs[(pairs["way"] == "l0") & np.isclose(pairs["target"], target) & pairs["case"].isin(cases.index)]
+        tests = model["skill_differences"]
+        tests = tests[(tests["way"] == "l0") & np.isclose(tests["target"], target)].set_index(["case", "one", "other"])
+        found = dict.fromkeys(("alike", "no better", "unsure", "better"), 0)
+        for pair in pairs[pairs["real"]].itertuples():
+            test = tests.loc[(cases.loc[pair.case, "skill"], pair.one, pair.other)]
+            ends = test["difference"], test["low"], test["high"]
+            found[skill_of_better(*(ends if pair.difference > 0 else (-ends[0], -ends[2], -ends[1])))] += 1
+        rows.append({"of": model.name, "removed": f"{100 * target:g} %", "comparisons": len(pairs), **found})
+    return pd.DataFrame(rows)
+
+
 def growth(models: Sequence[Subject]) -> Any:
     """Effective size against generalisation. A line per fine-tuning, from its first checkpoint to its last; hollow points
     decide nothing: an end of the grid, or a full model at the floor."""
@@ -371,4 +392,6 @@ def subjects(report: Path) -> list[Subject]:
 
 
 if __name__ == "__main__":
-    main(str(__doc__), CLAIMS, subjects, {"growth": growth, "cases": cases})
+    models = main(str(__doc__), CLAIMS, subjects, {"growth": growth, "cases": cases})
+    print()
+    print(in_markdown(readiness(models)))

@@ -126,6 +126,22 @@ def test_sparser_is_about_hard_cases_that_the_model_handles(evidence: ModuleType
     assert found.verdict == "undecided"
 
 
+def test_a_difference_on_a_case_may_be_none_of_skill(evidence: ModuleType) -> None:
+    """The one is better in the first row, the other in the second: how much better at the skill is turned with it."""
+    facts = {**MODEL, "target": 0.7, "domain": "challenge", "metric": "accuracy", "gold": "non-entailment", "mean": 0.5}
+    spread = [{**facts, "target": t, "case": case, "skill": "of it"} for t in (0.5, 0.7) for case in ("swap", "if")]
+    pairs = [pair("a", "b", "cases", 0.3, True), pair("a", "c", "cases", -0.3, True), pair("b", "c", "cases", 0.1, False)]
+    skills = {("a", "b"): (0.10, 0.05, 0.15), ("a", "c"): (0.10, 0.05, 0.15), ("b", "c"): (0.0, -0.01, 0.01)}
+    tests = [
+        {**MODEL, "target": 0.7, "case": "of it", "one": one, "other": other, "difference": d, "low": low, "high": high}
+        for (one, other), (d, low, high) in skills.items()
+    ]
+    found = evidence.readiness([subject(evidence, spread=spread, differences=pairs, skill_differences=tests)])
+    row = found.set_index("removed").loc["70 %"]
+    assert row[["comparisons", "alike", "no better", "unsure", "better"]].tolist() == [3, 0, 1, 0, 1]
+    assert found.set_index("removed").loc["50 %", "comparisons"] == 0
+
+
 TICKET = {"task": "t", "epochs": 0, "std": 0.01, "beside": 0.5, "encoder_share": 0.8, "in_good": 0.6}
 SCORED = {"task": "t", "epochs": 0, "domain": "in-domain", "way": "importance", "state": "retrained"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -127,11 +127,18 @@ def skill_or_readiness(tables: Tables, pair: pd.Series) -> str:
     values = mine.set_index("subnetwork")["value"]
     one, other = (pct(values[pair[who]]) for who in ("one", "other"))
     how = f"{MEASURES[row['metric']]} of {quoted(skill_name(pair['dataset'], skill, False))} {one} and {other}"
+    what = f"says {quoted(case['gold'])} more readily" if case["gold"] != "mixed" else "leans to another answer"
+    said = {
+        "alike": f"They tell the answers apart alike ({how}): the first only {what}.",
+        "no better": f"The first does not tell the answers apart better ({how}): it only {what}.",
+        "better": f"It is a difference in skill, not in readiness to give one answer ({how}).",
+        "unsure": f"Whether in skill, or only in readiness to give one answer, these examples do not tell ({how}).",
+    }
+    return f" {said[skill_of_better(change, low, high)]}"
+
+
+def skill_of_better(change: float, low: float, high: float) -> Literal["alike", "no better", "better", "unsure"]:
+    """Of the one of two subnetworks that is better on a case, how much better it is at the skill, with an interval."""
     if high < FELL:
-        what = f"says {quoted(case['gold'])} more readily" if case["gold"] != "mixed" else "leans to another answer"
-        if low > -FELL:
-            return f" They tell the answers apart alike ({how}): the first only {what}."
-        return f" The first does not tell the answers apart better ({how}): it only {what}."
-    if change > FELL and low > 0:
-        return f" It is a difference in skill, not in readiness to give one answer ({how})."
-    return f" Whether in skill, or only in readiness to give one answer, these examples do not tell ({how})."
+        return "alike" if low > -FELL else "no better"
+    return "better" if change > FELL and low > 0 else "unsure"
