@@ -43,6 +43,7 @@ import torch
 from pictures import save
 
 from corewood.analyse.differences import corrected, pair_tests, variance_split
+from corewood.analyse.generalisation import as_good
 from corewood.data.encode import Encoded, encode
 from corewood.data.labels import gold_classes
 from corewood.data.overlap import overlap
@@ -204,7 +205,7 @@ def summary(rows: list[Row]) -> pd.DataFrame:
 def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
     """One row per size and kind of search: the widest gap between two seeds on a case, how many are real, and how far seeds
     spread beyond what the sampling of examples makes of seeds that are all alike: a standard deviation over seeds, the root
-    mean square over cases. That one does not grow with the number of seeds."""
+    mean square over cases. That one does not grow with the number of seeds. Of all seeds, and of the comparable ones."""
     split = bench.generated(0, per_case=100).challenge["cases"]
     examples = encode(split, bench.model.tokenizer, bench.model.max_length)
     judge, means = Judge(split, bench.model.labels), bench.reference.means
@@ -218,33 +219,44 @@ def gaps(bench: Bench, rows: list[Row]) -> pd.DataFrame:
         names = list(map(str, own["seed"]))
         tests = corrected(pd.concat([pair_tests(right[:, i], names).assign(case=c) for c, i in parts], ignore_index=True))
         widest = tests.loc[tests["difference"].abs().idxmax()]
-        spread = np.mean([variance_split(right[:, i])["true_std"] ** 2 for _, i in parts]) ** 0.5
+        fine = as_good(own["held out"], own["held out"].min()).to_numpy()
+        spread, of_fine = (
+            np.mean([variance_split(answers[:, i])["true_std"] ** 2 for _, i in parts]) ** 0.5 if len(answers) > 1 else np.nan
+            for answers in (right, right[fine])
+        )
         found.append(
             {"removed": sparsity, "search": how, "masks": len(own), "seconds": own["seconds"].mean(), "spread": spread,
-             "lowest": right.mean(1).min(), "highest": right.mean(1).max(),
+             "comparable": fine.sum(), "their spread": of_fine, "lowest": right.mean(1).min(), "highest": right.mean(1).max(),
              "widest gap": abs(widest["difference"]), "on": widest["case"], "real": int(tests["real"].sum()), "of": len(tests)}
         )  # fmt: skip
     return pd.DataFrame(found)
 
 
 def picture(found: pd.DataFrame) -> Any:
-    """Of `gaps`: a panel per size, what a kind of search costs, and how far its seeds spread."""
+    """Of `gaps`: a panel per size, what a kind of search costs, and how far its seeds spread; in rings, the comparable ones."""
     kinds = found["search"].str.extract(r"^(auto|paper|\d+ steps)", expand=False).str.replace(r"\d+ steps", "steps", regex=True)
     names = {"auto": "until nothing helps, or cut short", "steps": "gradient steps alone", "paper": "the paper's search"}
     exact = ~found["search"].isin(found.loc[found["search"].str.endswith(", exact size"), "search"].str.split(",").str[0])
-    shown = found.assign(kind=kinds.map(names), points=100 * found["spread"])[kinds.notna() & exact]
+    points = {"points": 100 * found["spread"], "fine": 100 * found["their spread"]}
+    shown = found.assign(kind=kinds.map(names), **points)[kinds.notna() & exact]
     shown["name"] = shown["search"].str.removesuffix(", exact size").str.replace(" x 1", "").str.replace("x ", "× ")
     panels = []
     for removed, part in shown.groupby("removed"):
         base = alt.Chart(part.sort_values("seconds")).encode(
-            x=alt.X("seconds:Q", title="seconds of a core, one search", scale={"type": "log", "nice": False, "padding": 25}),
+            x=alt.X("seconds:Q", title="seconds of a core, one search", scale={"type": "log", "nice": False, "padding": 70}),
             y=alt.Y("points:Q", title="spread over seeds beyond chance, points", scale={"domain": [0, 30]}),
             color=coloured("kind", list(names.values()), LINES),
         )
         dots = base.mark_point(filled=True, size=70, opacity=1)
-        words = base.mark_text(align="left", dx=7, dy=-6, fontSize=10).encode(text="name:N", color=alt.value(INK))
+        rings = base.mark_point(size=120, strokeWidth=1.5).encode(y="fine:Q")
+        words = [
+            base.transform_filter(f"datum.kind {sign} {names['auto']!r}")
+            .mark_text(align=align, dx=dx, fontSize=10)
+            .encode(text="name:N", color=alt.value(INK))
+            for sign, align, dx in (("===", "right", -9), ("!==", "left", 9))
+        ]
         title = {"text": f"{100 * float(str(removed)):g} % of the units removed", "anchor": "start"}
-        panels.append(alt.layer(base.mark_line(), dots, words).properties(width=420, height=240, title=title))
+        panels.append(alt.layer(base.mark_line(), dots, rings, *words).properties(width=420, height=240, title=title))
     return alt.hconcat(*panels)
 
 
