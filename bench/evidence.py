@@ -391,7 +391,10 @@ def subjects(report: Path) -> list[Subject]:
     return [Subject(f"{name} {tuning}", tables, task, tuning) for task, tuning in models]
 
 
-if __name__ == "__main__":
+def decide() -> None:
     models = main(str(__doc__), CLAIMS, subjects, {"growth": growth, "cases": cases})
-    print()
-    print(in_markdown(readiness(models)))
+    print(f"\nDifferences on single cases that are more than chance, and skill\n\n{in_markdown(readiness(models))}")
+
+
+if __name__ == "__main__":
+    decide()

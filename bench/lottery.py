@@ -218,5 +218,9 @@ def subjects(report: Path) -> list[Subject]:
     return [Subject(task, tables, task) for task in tables["models"]["task"].unique()]
 
 
-if __name__ == "__main__":
+def decide() -> None:
     main(str(__doc__), CLAIMS, subjects)
+
+
+if __name__ == "__main__":
+    decide()
