@@ -207,7 +207,7 @@ def test_overlaps_are_those_of_two_tasks(lottery: ModuleType) -> None:
     assert lottery.shared(of_tickets(lottery, [], overlaps=rows)).verdict == "no"
 
 
-@pytest.mark.parametrize(("script", "reports"), [("evidence", ["organism"]), ("lottery", ["tickets-gte"])])
+@pytest.mark.parametrize(("script", "reports"), [("evidence", ["organism", "organism-gte"]), ("lottery", ["tickets-gte"])])
 def test_the_page_says_what_the_tables_say(
     script: str,
     reports: list[str],
