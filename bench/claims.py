@@ -137,6 +137,9 @@ def main(
     for name, chart in (charts or {}).items():
         parser.add_argument(f"--{name}", type=Path, help=(chart.__doc__ or "").partition(".")[0])
     given = parser.parse_args()
+    for report in given.report:
+        if not (report / "tables").is_dir():
+            parser.error(f"{report}: holds no tables; give the folder of a report, as `corewood run` writes it")
     found = [subject for report in given.report for subject in subjects(report)]
     marks = judged(claims, found)
     if given.picture is not None:

@@ -257,7 +257,7 @@ def growth(models: Sequence[Subject]) -> Any:
 
 
 def cases(models: Sequence[Subject]) -> Any:
-    """Effective size of each hard case, from the checkpoint on where the full model has it. Half of its examples right."""
+    """Effective size of each hard case, from the checkpoint on where the full model gets half of it right."""
     learnt = {}
     for model in models:
         rows = pd.concat([sizes(model, case) for case in model.hard])
