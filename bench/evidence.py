@@ -206,7 +206,7 @@ def competing(model: Subject) -> Found:
     rows = model["competing"]
     rows = rows[(rows["way"] == "l0 without") & np.isclose(rows["target"], HALF)]
     faithful = int(some(rows, "competing at 50 %")["faithful"].sum())
-    kls = f"KL {rows['held_kl'].min():.4f} to {rows['held_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
+    kls = f"KL {rows['unseen_kl'].min():.4f} to {rows['unseen_kl'].max():.4f}, with the core {rows['lowest_kl'].iloc[0]:.4f}"
     share = faithful / len(rows)
     return Found(f"{faithful} of {len(rows)} faithful; {kls}", faithful == 0, share >= 0.5, marks(share))
 

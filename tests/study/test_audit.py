@@ -83,6 +83,8 @@ def test_one_command_from_files_to_a_report_and_again(files: Path, corewood: Cal
     assert spec.prune.l0 is not None
     assert (spec.name, spec.model.checkpoint, spec.prune.l0.sparsity) == ("model-audit", "model", (0.4,))
     assert (files / "model-audit-report" / "report.html").exists()
+    sizes = pd.read_parquet(files / "model-audit-report/tables/sizes.parquet").query("way == 'l0'")
+    assert sizes["unseen_kl"].tolist() == sizes["held_kl"].tolist()  # the validation set is what searches learnt from
 
     code, out, said = corewood(*QUICK)
     assert code == 0

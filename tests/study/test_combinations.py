@@ -231,14 +231,16 @@ def test_ways_beside_each_other_come_by_themselves(whole: Outcome) -> None:
         assert table.loc[way, "value"] == pytest.approx(scores[scores["way"] == way].groupby("tuning")["value"].mean().mean())
 
 
-def held_out_kl(outcome: Outcome, tuning: int, mask: Mask, ablate: Ablation = "mean") -> float:
+def kl_one_by_one(outcome: Outcome, tuning: int, mask: Mask, ablate: Ablation = "mean", texts: str = "held out") -> list[float]:
     """By a plain loop, one text at a time: the full model with its gates open, then with those of the mask."""
     results = results_of(outcome)
     model_plan = outcome.plan.models["task", tuning]
     tuned = results.entry(model_plan.tuned["fine_tune"])
     model = cw.load(str(tuned.path("step-20")), tokenizer=str(tuned.path("tokenizer")))
     chosen, shared = read_reference(results.entry(model_plan.reference(20)))
-    frame = model_plan.task.splits["train"].frame.iloc[chosen[held_out(len(chosen))[1]]]
+    splits = model_plan.task.splits
+    held = splits["train"].frame.iloc[chosen[held_out(len(chosen))[1]]]
+    frame = held if texts == "held out" else splits[texts].frame
     values = []
     with torch.inference_mode():
         for one, two in zip(frame["first"], frame["second"], strict=True):
@@ -247,8 +249,25 @@ def held_out_kl(outcome: Outcome, tuning: int, mask: Mask, ablate: Ablation = "m
             with gated(model, mask, ablate, shared.means):
                 pruned = model.net(**words).logits[0].double().log_softmax(-1)
             values.append(float((full.exp() * (full - pruned)).sum()))
+    return values
+
+
+def held_out_kl(outcome: Outcome, tuning: int, mask: Mask, ablate: Ablation = "mean") -> float:
+    values = kl_one_by_one(outcome, tuning, mask, ablate)
     assert len(values) == 15  # a quarter of the sample
     return float(np.mean(values))
+
+
+def test_searches_are_compared_on_all_texts_that_they_have_not_seen(whole: Outcome) -> None:
+    (row,) = rows(whole, name="l0-60-s1", tuning=1)
+    mask = results_of(whole).mask(row)
+    unseen = [*kl_one_by_one(whole, 1, mask), *kl_one_by_one(whole, 1, mask, texts="validation")]
+    sizes = whole.tables["sizes"].query("tuning == 1 and way == 'l0' and question == 'prune'").set_index("subnetwork")
+    assert sizes.loc[row.name, "unseen_kl"] == pytest.approx(np.mean(unseen), rel=1e-3)
+    assert sizes.loc[row.name, "unseen_kl"] != pytest.approx(sizes.loc[row.name, "held_kl"], rel=1e-2)
+    for _, alike in sizes.groupby("target"):
+        best = alike["unseen_kl"].min()
+        assert alike["comparable"].tolist() == [kl <= max(1.5 * best, best + 0.005) for kl in alike["unseen_kl"]]
 
 
 def test_searches_stand_beside_random_masks_of_their_exact_sizes(whole: Outcome) -> None:

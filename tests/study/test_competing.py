@@ -112,9 +112,9 @@ def test_the_table_of_competing_searches_against_its_sources(whole: Outcome) -> 
     assert len(table) == 12
     core = core_of(whole)
     for _, row in table.iterrows():
-        assert row["held_kl"] == sizes.loc[row["subnetwork"], "held_kl"]
-        lowest = sizes[(sizes["way"] == "l0") & (sizes["target"] == row["target"])]["held_kl"].min()
-        assert row["faithful"] == (row["held_kl"] <= max(RATIO * lowest, lowest + NOISE))
+        assert row["unseen_kl"] == sizes.loc[row["subnetwork"], "unseen_kl"]
+        lowest = sizes[(sizes["way"] == "l0") & (sizes["target"] == row["target"])]["unseen_kl"].min()
+        assert row["faithful"] == (row["unseen_kl"] <= max(RATIO * lowest, lowest + NOISE))
         mine = scores[(scores["subnetwork"] == row["subnetwork"]) & (scores["metric"] == "accuracy")]
         assert row["in_domain"] == mine.loc[mine["domain"] == "in-domain", "value"].iloc[0]
         assert row["cases"] == pytest.approx(judged(mine[mine["domain"] == "challenge"])["value"].mean())
@@ -168,11 +168,11 @@ def test_which_answers_the_core_gives(whole: Outcome) -> None:
 def test_the_report_answers_in_a_sentence_and_keeps_what_it_says_of_plain_searches(study: Path, whole: Outcome) -> None:
     said = small.said(whole)
     pairs = whole.tables["competing"].query("target == 0.5")
-    kl = pairs.groupby("way")["held_kl"].mean()
+    kl = pairs.groupby("way")["unseen_kl"].mean()
     count = int(whole.tables["competing"].query("way == 'l0 without'")["pinned"].iloc[0])
     heads = f"{count} head{'' if count == 1 else 's'}"
     assert f"Is there a faithful subnetwork that holds none of the core ({heads})?" in said
-    assert f"KL on held-out texts is {kl['l0 without']:.3g} ({kl['l0']:.3g} in plain searches)" in said
+    assert f"KL on unseen texts is {kl['l0 without']:.3g} ({kl['l0']:.3g} in plain searches)" in said
     assert "What does a subnetwork cost that has to hold L1.H3 and L0.MLP? With 50 % removed" in said
     assert "Does the core alone follow the shortcut?" in said
     assert "answers “" in said

@@ -19,7 +19,7 @@ def competing(kl: dict[str, list[float]], cases: dict[str, float], faithful: dic
             facts = {"task": "t", "tuning": 0, "target": 0.5, "nested": False, "seed": seed, "way": way}
             name, units = f"{way}-{seed}", "" if way == "l0" else "L0.H1 L2.H3"
             facts |= {"subnetwork": name, "asked": "core" if units else "", "pinned": len(units.split()), "units": units}
-            facts |= {"held_kl": value, "lowest_kl": min(kl["l0"]), "metric": "accuracy", "in_domain": 0.9}
+            facts |= {"unseen_kl": value, "lowest_kl": min(kl["l0"]), "metric": "accuracy", "in_domain": 0.9}
             rows.append({**facts, "cases": cases[way], "shared": 0.5, "faithful": faithful[way][seed]})
             for case, shift in (("easy", 0.1), ("hard", -0.1 if way == "l0" else -0.3)):
                 where = {"dataset": "cases", "case": case, "domain": "challenge", "metric": "accuracy"}
@@ -38,7 +38,7 @@ def test_a_faithful_subnetwork_without_the_core_is_told_with_its_cost() -> None:
         "Is there a faithful subnetwork that holds none of the core (2 heads)? Yes, with 50 % removed: 1 of 2"
     )
     assert (
-        "KL on held-out texts is 0.0565 (0.015 in plain searches), in domain 90.0 % (90.0 %) and the cases 60.0 % (80.0 %)"
+        "KL on unseen texts is 0.0565 (0.015 in plain searches), in domain 90.0 % (90.0 %) and the cases 60.0 % (80.0 %)"
         in said
     )
     assert said.endswith("; most is lost on “hard”, 30.0 % (70.0 %).")

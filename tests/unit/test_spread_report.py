@@ -44,7 +44,7 @@ def tables_of(
             rows.append({**who, **about, **score, "checkpoint": 9, "group": "", "skill": "", "agreement": 1.0, "kl": 0.0})
     accuracy = pd.DataFrame(rows)
     sizes = accuracy.drop_duplicates("subnetwork")[[*FACTS, "question", "subnetwork", "target", "seed", "nested"]]
-    sizes = sizes.assign(held_kl=0.1, heads=8, mlps=2, units=10, units_share=0.5, encoder_share=0.6, all_share=0.7)
+    sizes = sizes.assign(unseen_kl=0.1, heads=8, mlps=2, units=10, units_share=0.5, encoder_share=0.6, all_share=0.7)
     dynamics = accuracy[accuracy["way"] == "full"].drop(columns=["metric", "subnetwork"])
     return {"accuracy": accuracy, "spread": spread(accuracy).assign(**FACTS), "sizes": sizes, "dynamics": dynamics}
 

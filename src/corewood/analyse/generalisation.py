@@ -1,8 +1,8 @@
 """Same accuracy in domain, different behaviour outside: how far subnetworks spread, and how the full model got there.
 
-Subnetworks are compared where their searches ended equally well. The measure is the KL of the final mask on texts held out of
-the search: a search is comparable when its KL is at most `RATIO` times the lowest of its size, or within `NOISE` nats of it,
-since few texts hold most of a small KL. Both numbers are choices.
+Subnetworks are compared where their searches ended equally well. The measure is the KL of the final mask on texts that the
+search has not seen: a search is comparable when its KL is at most `RATIO` times the lowest of its size, or within `NOISE` nats
+of it, since few texts hold most of a small KL. Both numbers are choices.
 
 `accuracy` is the `scores` table (see docs/tables.md). It may hold rows about skills, which have metrics of their own; only
 where it says so are they looked at.
@@ -124,26 +124,26 @@ def widest_pair(values: pd.Series, in_domain: pd.Series, apart: Collection[froze
     return max(pairs, key=lambda pair: pair[0], default=(float("nan"), "", ""))
 
 
-def comparable(held: pd.Series, targets: pd.Series) -> pd.Series:
+def comparable(unseen: pd.Series, targets: pd.Series) -> pd.Series:
     """Of each subnetwork, whether its search ended as well as the best of its size; both are indexed by its name."""
-    return as_good(held, held.groupby(targets.reindex(held.index)).transform("min"))
+    return as_good(unseen, unseen.groupby(targets.reindex(unseen.index)).transform("min"))
 
 
-def as_good(held: pd.Series, lowest: pd.Series) -> pd.Series:
+def as_good(unseen: pd.Series, lowest: pd.Series) -> pd.Series:
     """Whether a search ended as well as one with the lowest KL."""
-    return (held <= RATIO * lowest) | (held <= lowest + NOISE)
+    return (unseen <= RATIO * lowest) | (unseen <= lowest + NOISE)
 
 
-def convergence(accuracy: pd.DataFrame, held: pd.Series, targets: pd.Series, ended: pd.Series) -> pd.DataFrame:
+def convergence(accuracy: pd.DataFrame, unseen: pd.Series, targets: pd.Series, ended: pd.Series) -> pd.DataFrame:
     """One row per size: how many searches ended by themselves, how their KL is spread, its rank correlation with accuracy on
     the cases, and the widest gap on a case among all, among the comparable ones and among the best half."""
     rows = judged(subnetworks(accuracy))
     cases = rows[rows["domain"] == "challenge"]
     wide = cases.pivot_table(index="subnetwork", columns=["dataset", "case"], values="value", sort=False)
-    fine = comparable(held, targets)
+    fine = comparable(unseen, targets)
     found = []
     for target, names in targets.groupby(targets).groups.items():
-        kls = held[list(names)].sort_values(kind="stable")
+        kls = unseen[list(names)].sort_values(kind="stable")
         some = wide.reindex(kls.index)
         mean = some.mean(axis=1)
         rho, p = (np.nan, np.nan)

@@ -16,7 +16,7 @@ from corewood.report.words import between, heads_in, joined, largest, name, pct,
 
 FEW = 4  # units that are told by name
 MARGIN = 0.03  # a case that falls by more than three points is not kept
-MEASURES = {"held_kl": "KL, held-out texts", "in_domain": "in domain", "cases": "cases, mean"}
+MEASURES = {"unseen_kl": "KL, unseen texts", "in_domain": "in domain", "cases": "cases, mean"}
 
 
 @chart("Competing", "competing", "With and without", of="competing")
@@ -40,16 +40,16 @@ def competing_chart(tables: Tables) -> Any:
 
 
 def panel(rows: pd.DataFrame, measure: str, ways: list[str]) -> Any:
-    columns = ["how", "search", "subnetwork", "held_kl", "in_domain", "cases", "shared", "faithful"]
-    shares = measure != "held_kl" and (rows["metric"] == "accuracy").all()
+    columns = ["how", "search", "subnetwork", "unseen_kl", "in_domain", "cases", "shared", "faithful"]
+    shares = measure != "unseen_kl" and (rows["metric"] == "accuracy").all()
     inside = ".1%" if (rows["metric"] == "accuracy").all() else ".3f"
     axis = {"format": PERCENT} if shares else {}
-    scale = {"zero": True} if measure == "held_kl" else {"domain": [min(0.0, float(rows[measure].min())), 1]}
+    scale = {"zero": True} if measure == "unseen_kl" else {"domain": [min(0.0, float(rows[measure].min())), 1]}
     base = alt.Chart(rows[columns].assign(faithful=rows["faithful"].astype(bool))).encode(
         x=ordered(alt.X, "how", ways, axis={"labelAngle": 0}),
         y=alt.Y(f"{measure}:Q", title=MEASURES[measure], axis=axis, scale=scale),
         tooltip=tips(
-            f"subnetwork:N | held-out KL = held_kl:Q .4f | in domain = in_domain:Q {inside} | cases, mean = cases:Q .1% | "
+            f"subnetwork:N | KL = unseen_kl:Q .4f | in domain = in_domain:Q {inside} | cases, mean = cases:Q .1% | "
             "share of its units in the plain mask = shared:Q .0% | as faithful as plain ones = faithful:N"
         ),
     )
@@ -68,9 +68,9 @@ def competing_table(tables: Tables) -> str | None:
     rows["way"] = rows["way"].map(spoken)
     rows["units"] = rows["units"].where(rows["pinned"] <= FEW, rows["pinned"].astype(str) + " units")
     rows["faithful"] = rows["faithful"].map({True: "yes", False: "no"})
-    columns = ["target", "seed", "way", "held_kl", "faithful", "in_domain", "cases", "shared", "units"]
+    columns = ["target", "seed", "way", "unseen_kl", "faithful", "in_domain", "cases", "shared", "units"]
     several = [name for name in ("task", "tuning") if rows[name].nunique() > 1]
-    forms = {"held_kl": nats, "shared": share, "cases": share}
+    forms = {"unseen_kl": nats, "shared": share, "cases": share}
     forms |= {"in_domain": share if (rows["metric"] == "accuracy").all() else "{:.3f}".format}
     names = {"in_domain": "in domain", "cases": "cases, mean", "units": "left out or held", "tuning": "fine-tuning"}
     return html_table(rows[[*several, *columns]], names, forms)
@@ -106,7 +106,7 @@ def begin(pairs: pd.DataFrame, way: str, of_task: str, size: str) -> str:
 
 def cost(pairs: pd.DataFrame) -> str:
     """Means over seeds, those of the plain searches in brackets."""
-    parts = [f"KL on held-out texts is {pairs['held_kl'].mean():.3g} ({pairs['held_kl_plain'].mean():.3g} in plain searches)"]
+    parts = [f"KL on unseen texts is {pairs['unseen_kl'].mean():.3g} ({pairs['unseen_kl_plain'].mean():.3g} in plain searches)"]
     for column, what in (("in_domain", "in domain"), ("cases", "the cases")):
         if pairs[column].notna().any():
             form = pct if column == "cases" or pairs["metric"].iloc[0] == "accuracy" else "{:.3f}".format

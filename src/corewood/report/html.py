@@ -37,14 +37,15 @@ FORMATS: dict[str, Format] = {
         ("{:.3g}".format, "p p_holm p_layers expected expected_layers q_p"),
         ("{:+.2f}".format, "rho delta"),
         (two_digits, "r"),
-        (nats, "held_kl KL"),
+        (nats, "held_kl unseen_kl KL"),
     )
     for column in columns.split()
 }  # fmt: skip
 HEADINGS = {
     "mlps": "MLPs", "target": "sparsity", "full": "full model", "checkpoint": "step", "uniform": "by chance",
     "expected": "by chance", "expected_layers": "by chance, same layers", "p_layers": "p, same layers",
-    "effective_size": "effective size", "held_kl": "held-out KL", "encoder_share": "encoder", "all_share": "parameters",
+    "effective_size": "effective size", "held_kl": "held-out KL", "unseen_kl": "KL, unseen texts",
+    "encoder_share": "encoder", "all_share": "parameters",
 }  # fmt: skip
 
 

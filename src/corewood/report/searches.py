@@ -111,8 +111,8 @@ def named_number(column: str) -> alt.Tooltip:
 
 @table("Searches", "convergence", "Have they converged?", of="convergence")
 def convergence_table(tables: Tables) -> str | None:
-    """KL from the full model on all held-out texts, over the searches of one size. Spread between seeds is claimed only
-    among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it."""
+    """KL from the full model on all texts that a search has not seen, over the searches of one size. Spread between seeds is
+    claimed only among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it."""
     names = {
         "ended": "ended by themselves", "lowest": "lowest KL", "highest": "highest KL", "ratio": "highest / lowest",
         "rho": "rho of KL and cases", "gap": "widest gap on a case", "gap_comparable": "of comparable ones",
@@ -255,7 +255,7 @@ def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
         low, high = (f"{row[end]:.2g}" for end in ("lowest", "highest"))
         text = (
             f"With {100 * row['target']:g} % removed, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within "
-            f"{RATIO:g} times the lowest KL from the full model on held-out texts (or {NOISE:g} nats of it); "
+            f"{RATIO:g} times the lowest KL from the full model on texts they have not seen (or {NOISE:g} nats of it); "
             f"{f'it is {low}' if low == high else f'it runs from {low} to {high}'}."
         )
         done = row["comparable"] == row["ended"] == row["searches"]

@@ -295,7 +295,7 @@ def subnetwork_table(tables: Tables) -> str | None:
     accuracy = compared(in_accuracy(tables["accuracy"]))
     cases, (measure, form) = judged(accuracy), measure_of(accuracy)
     challenge = cases[cases["domain"] == "challenge"].groupby("subnetwork")["value"]
-    kept = ["target", "seed", "held_kl", "heads", "mlps", "units", "encoder_share", "all_share"]
+    kept = ["target", "seed", "unseen_kl", "heads", "mlps", "units", "encoder_share", "all_share"]
     table = tables["sizes"].set_index("subnetwork")[kept].copy()
     table["target"] = table["target"].where((table["target"] > 0) | (table.index == "full"))
     inside = accuracy[accuracy["domain"] == "in-domain"].set_index("subnetwork")

@@ -21,7 +21,7 @@ def competing_table(results: Results) -> pd.DataFrame | None:
         mine = [r for r in results.rows if r.model == key and r.question == PRUNE and r.way in BY_L0]
         if all(r.way == L0 for r in mine):
             continue
-        held = {r.name: float(results.entry(r.masks).meta["held"][r.place]) for r in mine}
+        unseen = {r.name: results.unseen_kl(r) for r in mine}
         for row in mine:
             plain = [r for r in mine if r.way == L0 and r.target == row.target]
             if not plain:  # nothing to stand beside
@@ -30,14 +30,14 @@ def competing_table(results: Results) -> pd.DataFrame | None:
             units, mask = pinned_units(results, row), results.mask(row)
             twin = next((results.mask(r) for r in plain if r.seed == row.seed), None)
             facts |= {"subnetwork": row.name, "asked": asked(results, row), "pinned": len(units), "units": " ".join(units)}
-            facts |= {"held_kl": held[row.name], "lowest_kl": min(held[r.name] for r in plain)}
+            facts |= {"unseen_kl": unseen[row.name], "lowest_kl": min(unseen[r.name] for r in plain)}
             rows.append(
                 {**facts, **judgement(results, row), "shared": np.nan if twin is None else len(mask & twin) / len(mask)}
             )
     if not rows:
         return None
     table = pd.DataFrame(rows)
-    return table.assign(faithful=as_good(table["held_kl"], table["lowest_kl"]))
+    return table.assign(faithful=as_good(table["unseen_kl"], table["lowest_kl"]))
 
 
 def asked(results: Results, row: Subnetwork) -> str:

@@ -12,7 +12,7 @@ from corewood.study.subnetwork import BY_L0, IMPORTANCE, MAGNITUDE, PRUNE
 def convergence_table(group: Group) -> pd.DataFrame | None:
     """Whether the searches of one size ended equally well, and how much of their spread goes with that."""
     judged = group.way in BY_L0 and group.judged
-    return convergence(group.accuracy, group.held, group.targets, group.ended) if judged else None
+    return convergence(group.accuracy, group.unseen, group.targets, group.ended) if judged else None
 
 
 def trajectories_table(group: Group) -> pd.DataFrame | None:

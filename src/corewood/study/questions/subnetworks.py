@@ -35,13 +35,11 @@ def sizes_table(results: Results) -> pd.DataFrame | None:
     if not any(row["way"] != FULL for row in rows):
         return None
     table = pd.DataFrame(rows)
-    for name in ("held", "ended", "comparable"):
+    for name in ("held", "unseen", "ended", "comparable"):
         said = {(*group.model.key, n): v for group in results.groups for n, v in getattr(group, name).items()}
         keys = zip(table["task"], table["tuning"], table["subnetwork"], strict=True)
-        table[{"held": "held_kl"}.get(name, name)] = [said.get(key) for key in keys]
-    table["held_kl"] = table["held_kl"].astype(float)
-    table["held_best"] = table.groupby(["task", "tuning", "way", "target"])["held_kl"].transform("min")
-    return table
+        table[{"held": "held_kl", "unseen": "unseen_kl"}.get(name, name)] = [said.get(key) for key in keys]
+    return table.astype({"held_kl": float, "unseen_kl": float})
 
 
 def size(results: Results, row: Subnetwork) -> dict[str, Any]:
