@@ -97,6 +97,32 @@ def test_plan_counts_and_estimates_without_writing(
     assert "missing  search 70 % seed 2" in said
 
 
+def test_a_part_of_a_study_is_run_and_the_rest_later(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ("study.yaml", "--store", str(tmp_path / "store"))
+    run = ("run", *own, "--workers", "1", "--out", str(tmp_path / "out"))
+    code, said = call(monkeypatch, capsys, study.parent, *run, "--only", "Encode Train", "--only", "fine-tune")
+    assert code == 0
+    assert "jobs done already" not in said
+    assert "26 jobs have no result yet, and are holes in the report" in said
+    assert {path.name for path in (tmp_path / "store/entries").iterdir()} == {"data", "encode", "fine_tune", "tables", "report"}
+    code, said = call(monkeypatch, capsys, study.parent, "plan", *own, "--only", "l0-70-s1", "--list", "--no-measure")
+    titles = re.findall(r"^(done|missing) +(.*)$", said, re.MULTILINE)
+    want = ["search 70 % seed 1", "l0-70-s1 on validation", "l0-70-s1 on cases", "random masks like l0-70-s1"]
+    want = ["full model on 100 texts, step 30", "encode validation", "encode cases", *want]  # and what they need
+    assert (code, {title for state, title in titles if state == "missing"}) == (0, set(want))
+    assert {title for state, title in titles if state == "done"} == {"encode train", "fine-tune 30 steps"}
+    code, said = call(monkeypatch, capsys, study.parent, *run, "--only", "l0-70-s1", "--json")
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    planned = next(event for event in events if event["event"] == "planned")
+    assert (planned["jobs"], planned["done"], planned["missing"]) == (9, 2, 7)
+    assert (code, events[-1]["computed"], events[-1]["complete"], len(events[-1]["holes"])) == (0, 7, False, 19)
+    assert list(pd.read_parquet(tmp_path / "out/tables/sizes.parquet")["subnetwork"]) == ["l0-70-s1"]
+    code, said = call(monkeypatch, capsys, study.parent, *run, "--only", "l0-90")
+    assert (code, "no job of small is called so; corewood plan --list names them all" in said) == (2, True)
+
+
 def test_report_writes_where_asked_and_touches_nothing_else(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

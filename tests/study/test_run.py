@@ -133,7 +133,7 @@ class Count:
         self.done: list[str] = []
         self.lines: list[str] = []
 
-    def planned(self, plan: Plan, missing: list[Job]) -> None:
+    def planned(self, plan: Plan, asked: int, missing: list[Job]) -> None:
         self.missing = [j.title for j in missing]
 
     def say(self, line: str) -> None:
@@ -364,7 +364,7 @@ def test_what_another_run_did_is_not_counted(study: Path, tmp_path: Path) -> Non
     other: list[Outcome] = []
 
     class Meanwhile(Listener):
-        def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+        def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None:
             other.append(small.run(study, tmp_path / "store", *changes))
 
     found = small.run(study, tmp_path / "store", *changes, listener=Meanwhile())

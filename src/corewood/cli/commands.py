@@ -16,6 +16,7 @@ from corewood.cli.options import (
     Jobs,
     Json,
     OnCluster,
+    Only,
     Open,
     Out,
     Partition,
@@ -164,6 +165,7 @@ def audit(
 @app.command(
     epilog=example(
         "corewood run mine.yaml",
+        "corewood run mine.yaml --only fine-tune",
         "corewood run mine.yaml --set prune.l0.seeds=12 --out report",
         "corewood run mine.yaml --cluster slurm --jobs 2:16 --walltime 2h --partition gpu --gpus 1",
     )
@@ -173,6 +175,7 @@ def run(
     store: StoreFolder = STORE,
     preset: Presets = None,
     change: Changes = None,
+    only: Only = None,
     workers: Workers = None,
     cluster: OnCluster = None,
     jobs: Jobs = None,
@@ -199,7 +202,7 @@ def run(
         begin_imports(workers)
     from corewood.cli.running import run_spec
 
-    run_spec(spec, study.parent, store, where.engine(), folder, voice, show)
+    run_spec(spec, study.parent, store, where.engine(), folder, voice, show, only or ())
 
 
 def report_folder(spec: StudySpec, out: Path | None) -> Path:
@@ -259,6 +262,7 @@ def plan(
     store: StoreFolder = STORE,
     preset: Presets = None,
     change: Changes = None,
+    only: Only = None,
     workers: Workers = None,
     cluster: OnCluster = None,
     jobs: Jobs = None,
@@ -290,7 +294,7 @@ def plan(
     from corewood.study.processes import cores
 
     made = make_plan(spec, study.parent, None if batch is None else bool(batch.gpus))
-    show_plan(made, Store(store), workers or cores(), every, measure, voice, batch)
+    show_plan(made, Store(store), workers or cores(), every, measure, voice, batch, only or ())
 
 
 @app.command(epilog=example("corewood report mine.yaml --out mine-report --open"))

@@ -20,6 +20,10 @@ Changes = Annotated[
 Presets = Annotated[
     list[str] | None, typer.Option("--preset", help="Apply a preset of the study file, before --set. May be repeated.")
 ]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="Of the jobs, those whose title holds these words, and what they need. May be repeated."),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes to run jobs in; 1 runs them in this one.", show_default="one per core"),

@@ -23,7 +23,7 @@ from corewood.study.engines import Event
 from corewood.study.job import Job, Kind
 from corewood.study.kinds import KINDS
 from corewood.study.models import Plan
-from corewood.study.run import Listener, state_of
+from corewood.study.run import Listener, chosen, state_of
 
 # of an example, in forward passes: before any is seen; as the demo had them, with weights' gradients, dropout and Adam in train
 COSTS = {"forward": 1.0, "search": 3.0, "train": 5.0, "second": 1.0}
@@ -62,34 +62,41 @@ def standing(jobs: int, missing: int) -> str:
 
 
 def show_plan(
-    plan: Plan, store: Store, workers: int, every: bool, measure: bool, voice: Voice, batch: Cluster | None = None
+    plan: Plan,
+    store: Store,
+    workers: int,
+    every: bool,
+    measure: bool,
+    voice: Voice,
+    batch: Cluster | None = None,
+    only: Sequence[str] = (),
 ) -> None:
-    states = state_of(plan, store)
-    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
+    jobs, states = [*chosen(plan, only).values()], state_of(plan, store)
+    missing = [job for job in jobs if states[job.key] != "done"]
     console = screen()
     if voice.json:
         cost = estimate(plan, missing, workers) if measure and missing else None
-        emit_plan(plan, states, cost, workers, None if batch is None or cost is None else needs(plan, missing, cost))
+        emit_plan(plan, jobs, states, cost, workers, None if batch is None or cost is None else needs(plan, missing, cost))
         return
     if voice.quiet:
-        console.print(standing(len(plan.jobs), len(missing)))
+        console.print(standing(len(jobs), len(missing)))
         return
     for line in say_mapping(plan):
         console.print(line, markup=False)
     possible = ("done", "missing", "failed", "damaged")
     shown = table(("jobs",), possible)
-    for kind in kinds(list(plan.jobs.values())):
-        here = [states[job.key].split(":")[0] for job in plan.jobs.values() if job.kind == kind.name]
+    for kind in kinds(jobs):
+        here = [states[job.key].split(":")[0] for job in jobs if job.kind == kind.name]
         shown.add_row(kind.title, *(str(here.count(state) or "·") for state in possible))
     console.print(shown)
-    for job in plan.jobs.values():
+    for job in jobs:
         state, _, reason = states[job.key].partition(": ")
         if reason:
             console.print(f"{job.title}: {state}, {reason}", markup=False, style="red")
         elif every or voice.verbose:
             where = f"  {store.folder(job.kind, job.key)}" if voice.verbose else ""
             console.print(f"{state:8} {job.title}{where}", markup=False, style="dim" if state == "done" else "", soft_wrap=True)
-    to_do = f"{len(missing)} of {len(plan.jobs)} jobs to do"
+    to_do = f"{len(missing)} of {len(jobs)} jobs to do"
     if not missing:
         console.print("Everything is done: running it again computes nothing.")
     elif not measure:
@@ -101,7 +108,8 @@ def show_plan(
         console.print(f"{to_do}: about {span(cost.seconds)} with {workers} workers on this machine, {report}.")
         longest = sorted(cost.kinds.items(), key=lambda pair: -pair[1])
         parts = [f"{KINDS[kind].title} {span(seconds)}" for kind, seconds in longest if seconds >= 0.01 * cost.seconds]
-        console.print(f"Of that: {', '.join(parts)}.")
+        if parts:
+            console.print(f"Of that: {', '.join(parts)}.")
         for line in plan.assumed:
             console.print(line, style="dim", markup=False)
         steps = {"fine-tune": cost.train, "search": cost.search, **{f"forward on {n}": v for n, v in cost.forward.items()}}
@@ -123,15 +131,17 @@ def say_needs(need: Needs, batch: Cluster, console: Console) -> None:
     console.print(f"Hours are those of one core of this machine; {fraction}.", style="dim")
 
 
-def emit_plan(plan: Plan, states: Mapping[str, str], cost: Cost | None, workers: int, need: Needs | None = None) -> None:
-    jobs = []
-    for job in plan.jobs.values():
+def emit_plan(
+    plan: Plan, jobs: Sequence[Job], states: Mapping[str, str], cost: Cost | None, workers: int, need: Needs | None = None
+) -> None:
+    told = []
+    for job in jobs:
         state, _, reason = states[job.key].partition(": ")
-        jobs.append({"kind": job.kind, "title": job.title, "key": job.key, "state": state, "reason": reason})
-    counts = Counter(job["state"] for job in jobs)
+        told.append({"kind": job.kind, "title": job.title, "key": job.key, "state": state, "reason": reason})
+    counts = Counter(job["state"] for job in told)
     facts = {"name": plan.spec.name, "labels": plan.mapping, "notes": plan.notes, "counts": counts, "workers": workers}
     seconds = {"seconds": cost and round(cost.seconds, 1), "report_seconds": cost and round(cost.report, 1)}
-    emit("plan", **facts, **seconds, jobs=jobs, **({} if need is None else {"cluster": asdict(need)}))
+    emit("plan", **facts, **seconds, jobs=told, **({} if need is None else {"cluster": asdict(need)}))
 
 
 def cores(job: Job) -> int:
@@ -213,12 +223,12 @@ class Lines(Listener):
             self.say(f"{count} jobs that need it are not possible")
         self.console.print(line, markup=False, soft_wrap=True)
 
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+    def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None:
         for line in say_mapping(plan):
             self.say(line)
         self.tally.start(missing, drawing(plan))
         if missing:
-            self.say(standing(len(plan.jobs), len(missing)))
+            self.say(standing(asked, len(missing)))
 
     def workers(self, standing: str) -> None:
         self.say(standing)
@@ -253,12 +263,12 @@ class LiveTable(Listener):
     def say(self, line: str) -> None:
         self.live.console.print(line, markup=False)
 
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+    def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None:
         for line in say_mapping(plan):
             self.say(line)
         self.tally.start(missing, drawing(plan))
         if missing:
-            self.say(standing(len(plan.jobs), len(missing)))
+            self.say(standing(asked, len(missing)))
 
     def workers(self, standing: str) -> None:
         self.standing = standing
@@ -297,9 +307,9 @@ class Machine(Listener):
     def say(self, line: str) -> None:
         self.voice.event("note", text=line)
 
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+    def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None:
         self.tally.start(missing, drawing(plan))
-        counts = {"jobs": len(plan.jobs), "done": len(plan.jobs) - len(missing), "missing": len(missing)}
+        counts = {"jobs": asked, "done": asked - len(missing), "missing": len(missing)}
         self.voice.event("planned", name=plan.spec.name, **counts, labels=plan.mapping, notes=plan.notes)
 
     def workers(self, standing: str) -> None:

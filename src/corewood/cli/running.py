@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -16,26 +17,36 @@ from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.deliver import deliver
 from corewood.study.engines import Engine
-from corewood.study.run import Outcome, report_study, run_study
+from corewood.study.run import NOT_YET, Outcome, report_study, run_study
 
 POINTS = 2  # sentences below the headline; the others are in the report
 
 
 def run_spec(
-    spec: StudySpec, base: Path, store: Path, engine: Engine, out: Path, voice: Voice, show_page: bool = False
+    spec: StudySpec,
+    base: Path,
+    store: Path,
+    engine: Engine,
+    out: Path,
+    voice: Voice,
+    show_page: bool = False,
+    only: Sequence[str] = (),
 ) -> None:
     Store(store).check_possible()
     try:
         with listener(voice) as show:
             show.say("Reading the data and the model")
-            outcome = run_study(spec, base, Store(store), engine, show)
+            outcome = run_study(spec, base, Store(store), engine, show, only)
     except KeyboardInterrupt:
         typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
         sys.exit(130)
-    if not outcome.complete:
-        say_holes(outcome, voice)
+    failed = {key: reason for key, reason in outcome.holes.items() if reason != NOT_YET}
+    if failed:
+        say_failed(outcome, failed, voice)
+    if left := len(outcome.holes) - len(failed):
+        typer.echo(f"{without_result(left)} yet, and {'is a hole' if left == 1 else 'are holes'} in the report.", err=True)
     conclude(outcome, deliver(outcome.report, out), voice, show_page)
-    if not outcome.complete:
+    if failed:
         sys.exit(1)
 
 
@@ -43,20 +54,21 @@ def report_spec(spec: StudySpec, base: Path, store: Path, out: Path, voice: Voic
     with listener(voice) as show:
         outcome = report_study(spec, base, Store(store), show)
     if not outcome.complete:
-        typer.echo(f"{without_result(outcome)}: shown as {'a hole' if len(outcome.holes) == 1 else 'holes'}.", err=True)
+        count = len(outcome.holes)
+        typer.echo(f"{without_result(count)}: shown as {'a hole' if count == 1 else 'holes'}.", err=True)
     conclude(outcome, deliver(outcome.report, out), voice, show_page)
 
 
-def without_result(outcome: Outcome) -> str:
-    return "1 job has no result" if len(outcome.holes) == 1 else f"{len(outcome.holes)} jobs have no result"
+def without_result(count: int) -> str:
+    return "1 job has no result" if count == 1 else f"{count} jobs have no result"
 
 
-def say_holes(outcome: Outcome, voice: Voice) -> None:
-    """Those that failed; those that need one of them are counted."""
+def say_failed(outcome: Outcome, failed: Mapping[str, str], voice: Voice) -> None:
+    """Those that need one of them are counted."""
     console = aside(soft_wrap=True)
-    console.print(f"{without_result(outcome)}:", style="red")
-    lost = {key: reason for key, reason in outcome.holes.items() if reason.startswith("needs ") and not voice.verbose}
-    for key, reason in outcome.holes.items():
+    console.print(f"{without_result(len(failed))}:", style="red")
+    lost = {key: reason for key, reason in failed.items() if reason.startswith("needs ") and not voice.verbose}
+    for key, reason in failed.items():
         if key not in lost:
             console.print(f"  {outcome.plan.jobs[key].title}: {reason}", markup=False)
     if lost:

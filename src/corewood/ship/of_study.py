@@ -16,7 +16,7 @@ from corewood.study.models import CHALLENGE, Plan
 from corewood.study.questions.subnetworks import sizes_table
 from corewood.study.questions.verdicts import verdicts_table
 from corewood.study.results import Results, models_said, searched
-from corewood.study.run import holes_of
+from corewood.study.run import NOT_YET, holes_of
 from corewood.study.subnetwork import FULL, RETRAINED, WITH, WITHOUT, Subnetwork
 
 MISSING = 3  # jobs that a sentence names
@@ -101,7 +101,7 @@ def found(results: Results, name: str, task: str | None, tuning: int | None) -> 
     """As `results.find`, which says what is wrong with a name; where its results are missing, what that is."""
     rows = [r for r in results.plan.rows if r.name == name and task in (None, r.task) and tuning in (None, r.tuning)]
     if len({row.model for row in rows}) == 1:
-        waiting = [results.plan.jobs[job.key] for job in rows[-1].jobs if results.holes.get(job.key) == "not run yet"]
+        waiting = [results.plan.jobs[job.key] for job in rows[-1].jobs if results.holes.get(job.key) == NOT_YET]
         if waiting:
             titles = [job.title for job in waiting]
             raise InputError(f"{results.plan.spec.name}: {name} has not run that far; {missing(titles)}")

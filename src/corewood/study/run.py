@@ -31,13 +31,14 @@ from corewood.study.results import Results, Tables
 class Listener:
     """Whoever shows what is going on; this one is silent."""
 
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None: ...
+    def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None: ...
     def say(self, line: str) -> None: ...
     def event(self, job: Job, event: Event) -> None: ...
     def workers(self, standing: str) -> None: ...
 
 
 SILENT = Listener()
+NOT_YET = "not run yet"
 
 
 class Counting(Listener):
@@ -46,7 +47,7 @@ class Counting(Listener):
     def __init__(self, tell: Progress) -> None:
         self.tell, self.total, self.done = tell, 0, 0
 
-    def planned(self, plan: Plan, missing: Sequence[Job]) -> None:
+    def planned(self, plan: Plan, asked: int, missing: Sequence[Job]) -> None:
         self.total = len(missing)
         self.tell(0, self.total)
 
@@ -70,10 +71,25 @@ def state_of_job(job: Job, store: Store) -> str:
     return f"failed: {failure}" if failure else "missing"
 
 
+def chosen(plan: Plan, only: Sequence[str]) -> dict[str, Job]:
+    """The jobs whose title holds one of some words, and what they need; all of them without words."""
+    found: dict[str, Job] = {}
+    for words in only:
+        named = [job for job in plan.jobs.values() if words.lower() in job.title.lower()]
+        if not named:
+            raise InputError(f"--only {words!r}: no job of {plan.spec.name} is called so; corewood plan --list names them all")
+        while named:
+            job = named.pop()
+            if job.key not in found:
+                found[job.key] = job
+                named += [plan.jobs[key] for key in job.needs() if key in plan.jobs]
+    return {key: job for key, job in plan.jobs.items() if not only or key in found}
+
+
 def holes_of(plan: Plan, store: Store) -> dict[str, str]:
     """Key -> why there is no result, for what is not done."""
     states = state_of(plan, store)
-    return {key: "not run yet" if state == "missing" else state for key, state in states.items() if state != "done"}
+    return {key: NOT_YET if state == "missing" else state for key, state in states.items() if state != "done"}
 
 
 def run(
@@ -98,20 +114,24 @@ def run(
         return run_study(spec, base, Store(store), engine(workers), Counting(tell))
 
 
-def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None) -> Outcome:
-    """Run what is missing. A failed job is a hole with a reason; the others go on."""
+def run_study(
+    spec: StudySpec, base: Path, store: Store, engine: Engine, listener: Listener | None = None, only: Sequence[str] = ()
+) -> Outcome:
+    """Run what is missing, or those of it that `only` names. A failed job is a hole with a reason; the others go on."""
     show = listener or SILENT
     started = time.monotonic()
     plan = make_plan(spec, base, engine.bfloat16())
+    mine = chosen(plan, only)
     store.check_writable()
     states = state_of(plan, store)
     for job in plan.jobs.values():
         if states[job.key].startswith("damaged"):
             show.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
             store.discard_damaged(job.kind, job.key, job.made_of)
-    missing = [job for job in plan.jobs.values() if states[job.key] != "done"]
-    show.planned(plan, missing)
+    missing = [job for job in mine.values() if states[job.key] != "done"]
+    show.planned(plan, len(mine), missing)
     store_data(plan, store, show)
+    left = {key: NOT_YET for key, state in states.items() if state != "done" and key not in mine}
     reasons: dict[str, str] = {}
     found: set[str] = set()  # what another run on this store did
 
@@ -137,7 +157,7 @@ def run_study(spec: StudySpec, base: Path, store: Store, engine: Engine, listene
 
     if missing:
         engine.run(missing, store, tell)
-    return finish(plan, store, reasons, show, started, len(missing) - len({*reasons, *found}))
+    return finish(plan, store, {**reasons, **left}, show, started, len(missing) - len({*reasons, *found}))
 
 
 def report_study(spec: StudySpec, base: Path, store: Store, listener: Listener | None = None) -> Outcome:
