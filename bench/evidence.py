@@ -108,7 +108,8 @@ def early(model: Subject) -> Found:
     row = rows.loc[rows["checkpoint"].idxmax()]
     number = (
         f"step {row['checkpoint']} (generalises at {generalises}): {row['shared_core']:.0f} of {row['heads_core']:.0f}, "
-        f"{row['expected_core']:.1f} by chance, p {row['p_core']:.2g}"
+        f"{row['expected_core']:.1f} by chance, p {row['p_core']:.2g}; in the same layers {row['expected_core_layers']:.1f}, "
+        f"p {row['p_core_layers']:.2g}"
     )
     share = row["share_of_core"]
     return Found(number, share >= 2 / 3 and row["p_core"] < 0.01, share <= 1 / 3, marks(share))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -349,6 +350,12 @@ def test_the_core_over_training_against_the_study_and_the_grid(whole: Outcome) -
         assert row.share_of_core == pytest.approx(len(here & own) / len(own))
         assert row.expected_core == pytest.approx(len(here) * len(own) / 8)
         assert row.p_core == pytest.approx(hypergeom.sf(len(here & own) - 1, 8, len(own), len(here)))
+        inside = [[sum(unit.startswith(f"L{layer}.") for unit in units) for layer in (0, 1)] for units in (here, own)]
+        assert row.expected_core_layers == pytest.approx(sum(a * b for a, b in zip(*inside, strict=True)) / 4)
+        ways = product(*(range(min(a, b) + 1) for a, b in zip(*inside, strict=True)))  # heads shared in each layer
+        chances = {each: prod(hypergeom.pmf(k, 4, a, b) for k, a, b in zip(each, *inside, strict=True)) for each in ways}
+        enough = sum(chance for each, chance in chances.items() if sum(each) >= len(here & own))
+        assert row.p_core_layers == pytest.approx(enough)
 
 
 @pytest.mark.parametrize(("family", "padding"), [("roberta", "right"), ("gpt2", "left"), ("llama", "right")])

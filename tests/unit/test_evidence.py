@@ -1,5 +1,5 @@
-"""bench/evidence.py and bench/lottery.py decide claims by the rules of docs/evidence.md: tables made by hand, whose verdicts
-are known."""
+"""bench/evidence.py and bench/lottery.py decide claims by the rules of docs/evidence.md, and bench/skills.py says how skills
+come: tables made by hand, for which the answers are known."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ def evidence(claims: ModuleType) -> ModuleType:
 @pytest.fixture(scope="module")
 def lottery(claims: ModuleType) -> ModuleType:
     return loaded("lottery")
+
+
+@pytest.fixture(scope="module")
+def skills(claims: ModuleType) -> ModuleType:
+    return loaded("skills")
 
 
 def subject(evidence: ModuleType, **tables: list[dict[str, Any]]) -> Any:
@@ -85,7 +90,7 @@ def test_early_is_the_last_checkpoint_before_the_model_generalises(evidence: Mod
     """Step 0 answers by chance and does not count: 0.9 there is no generalisation."""
     over = [
         {**MODEL, "checkpoint": step, "target": 0.7, "shared_core": shared, "heads_core": 9, "expected_core": 2.0,
-         "share_of_core": shared / 9, "p_core": 0.001}
+         "share_of_core": shared / 9, "p_core": 0.001, "expected_core_layers": 3.0, "p_core_layers": 0.004}
         for step, shared in ((0, 0), (40, 1), (80, 7), (120, 2), (160, 9))
     ]  # fmt: skip
     found = evidence.early(subject(evidence, dynamics=grown(0.9, 0.1, 0.3, 0.7, 0.9), core_over_training=over))
@@ -225,4 +230,46 @@ def test_the_page_says_what_the_tables_say(
     module.decide()
     printed = capsys.readouterr().out
     assert printed.count("\n| HC" if script == "evidence" else "\n| LT") >= rows
+    assert printed in (BENCH.parent / "docs" / "evidence-tables.md").read_text(encoding="utf-8")
+
+
+def test_skills_come_before_answers(skills: ModuleType) -> None:
+    """`hard` is told apart at step 40 and answered from step 80 on; of `never` no half is ever right."""
+    facts = {"task": "t", "tuning": 0, "way": "full", "domain": "challenge"}
+    right = {("hard", "no"): (0.9, 0.1, 0.8, 0.9), ("easy", "yes"): (0.1, 1, 1, 1), ("never", "no"): (0.6, 0, 0.1, 0.4)}
+    of = {"hard": "hard / easy", "easy": "hard / easy", "never": "never / easy"}
+    auc = {"hard / easy": (0.5, 0.9, 0.97, 1.0), "never / easy": (0.5, 0.6, 0.7, 0.99)}
+    scores = pd.DataFrame(
+        [
+            {
+                **facts,
+                "checkpoint": 40 * at,
+                "metric": "accuracy",
+                "case": case,
+                "skill": of[case],
+                "gold": gold,
+                "value": value,
+            }
+            for (case, gold), values in right.items()
+            for at, value in enumerate(values)
+        ]
+        + [
+            {**facts, "checkpoint": 40 * at, "metric": "auc", "case": skill, "skill": skill, "gold": "mixed", "value": value}
+            for skill, values in auc.items()
+            for at, value in enumerate(values)
+        ]
+    )
+    (row,) = skills.come(scores).to_dict("records")
+    assert (row["skill"], row["step before"], row["step then"]) == ("hard / easy", 40, 80)
+    assert (row["right before"], row["AUC before"], row["right then"], row["AUC then"]) == (0.1, 0.9, 0.8, 0.97)
+
+
+@pytest.mark.parametrize("report", ["organism", "organism-gte", "organism-shares"])
+def test_the_page_says_what_skills_are(
+    skills: ModuleType, report: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["skills", str(BENCH / "results" / report)])
+    skills.main()
+    printed = capsys.readouterr().out
+    assert printed.count(" / ") >= 27  # three models of nine skills
     assert printed in (BENCH.parent / "docs" / "evidence-tables.md").read_text(encoding="utf-8")

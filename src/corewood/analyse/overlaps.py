@@ -7,10 +7,9 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pandas as pd
-from scipy.stats import hypergeom
 
 from corewood.analyse.core import DRAWS
-from corewood.analyse.stability import at_least, tail
+from corewood.analyse.stability import tail, total_at_least
 from corewood.errors import InputError
 from corewood.model.mask import Mask, Masks
 
@@ -63,16 +62,6 @@ def shared(one: np.ndarray, other: np.ndarray, itself: bool, draws: int, rng: np
         "p": np.nan if itself else total_at_least(int(counts.sum()), units, first, second),
         "p_whole": np.nan if itself else relabelled(one, other, draws, rng),
     }
-
-
-def total_at_least(total: int, units: int, first: np.ndarray, second: np.ndarray) -> float:
-    """Sizes (seed,) -> the chance that random masks share at least `total` units, summed over seeds: exact."""
-    if len(first) == 1:
-        return at_least(total, units, int(first[0]), int(second[0]))
-    chances = np.ones(1)  # of 0, 1, 2... shared so far
-    for a, b in zip(first, second, strict=True):
-        chances = np.convolve(chances, hypergeom.pmf(np.arange(min(a, b) + 1), units, a, b))
-    return min(1.0, float(chances[total:].sum()))
 
 
 def relabelled(one: np.ndarray, other: np.ndarray, draws: int, rng: np.random.Generator) -> float:

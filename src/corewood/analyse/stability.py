@@ -223,10 +223,22 @@ def at_least(shared: int, total: int, first: int, second: int) -> float:
     return float(hypergeom.sf(shared - 1, total, first, second))
 
 
+def total_at_least(total: int, units: int, first: np.ndarray, second: np.ndarray) -> float:
+    """Sizes of parts (part,) of `units` each -> the chance that random ones share at least `total` units together: exact."""
+    if len(first) == 1:
+        return at_least(total, units, int(first[0]), int(second[0]))
+    chances = np.ones(1)  # of 0, 1, 2... shared so far
+    for a, b in zip(first, second, strict=True):
+        chances = np.convolve(chances, hypergeom.pmf(np.arange(min(a, b) + 1), units, a, b))
+    return min(1.0, float(chances[total:].sum()))
+
+
 def overlap(one: Mask, other: Mask) -> dict[str, float]:
-    """Heads that two masks share, and what drawing as many at random would share: expectation and p-value."""
+    """Heads that two masks share, and what random masks would that keep as many, or as many in each layer: expectation and
+    p-value."""
     first, second = int(one.heads.sum()), int(other.heads.sum())
     found = pair(one.heads.ravel(), other.heads.ravel())
+    heads, layers = one.heads.shape[1], (one.heads.sum(1), other.heads.sum(1))
     return {
         "heads": first,
         "heads_last": second,
@@ -235,6 +247,8 @@ def overlap(one: Mask, other: Mask) -> dict[str, float]:
         "jaccard": found["jaccard"],
         "expected": found["shared_expected"],
         "p": found["p"],
+        "expected_layers": float((layers[0] * layers[1]).sum() / heads),
+        "p_layers": total_at_least(int(found["shared"]), heads, *layers),
     }
 
 

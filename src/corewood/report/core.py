@@ -199,15 +199,15 @@ def tunings_point(tables: Tables) -> list[str]:
 @chart("Training", "core-over-training", "When the core appears", of="core_over_training")
 def core_over_training_chart(tables: Tables) -> Any:
     """Of the heads that all seeds of the grid keep at the last checkpoint, and of the study's own core, how many are kept by
-    all seeds at earlier ones; dashed by chance."""
+    all seeds at earlier ones; dashed by chance, with as many heads in each layer."""
     table = tables["core_over_training"].copy()
     table["part"] = table["target"].map(percent)
     parts = list(dict.fromkeys(table.sort_values("target")["part"]))
     panels = []
     for end, whose in (("last", "the grid's core at the last step"), ("core", "the core of the study's subnetworks")):
         old = "" if end == "last" else "_core"
-        names = {f"heads_{end}": "whole", f"shared{old}": "shared", f"share_of_{end}": "share", f"p{old}": "p"}
-        mine = table.assign(chance=table[f"expected{old}"] / table[f"heads_{end}"].where(table[f"heads_{end}"] > 0))
+        names = {f"heads_{end}": "whole", f"shared{old}": "shared", f"share_of_{end}": "share", f"p{old}_layers": "p"}
+        mine = table.assign(chance=table[f"expected{old}_layers"] / table[f"heads_{end}"].where(table[f"heads_{end}"] > 0))
         mine = mine[["part", "checkpoint", "chance", *names]].rename(columns=names).dropna(subset="share")
         if mine.empty:
             continue

@@ -18,7 +18,7 @@ SHARE = 0.75  # of the masks, for the looser definition of the core
 # what `overlap` says, beside the core of the study
 OF_STUDY = {
     "heads_last": "heads_core", "shared": "shared_core", "share_of_last": "share_of_core", "jaccard": "jaccard_core",
-    "expected": "expected_core", "p": "p_core",
+    "expected": "expected_core", "p": "p_core", "expected_layers": "expected_core_layers", "p_layers": "p_core_layers",
 }  # fmt: skip
 CHANCE = ("expected", "p", "expected_layers", "p_layers")
 ACROSS = -1  # as the seed of a fine-tuning: all of them
