@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from colours import contrast, difference
 
-from corewood.report.dynamics import dynamics_chart
+from corewood.report.dynamics import dynamics_chart, skills_over_training_chart
 from corewood.report.glossary import GLOSSARY, READING
 from corewood.report.items import items_of
 from corewood.report.lines import movers, names_at_ends, stacked
@@ -105,6 +105,27 @@ def test_lines_have_the_scale_of_their_scores(correct: float | None, wanted: tup
     assert y["scale"]["domain"] == scale
     assert y.get("axis", {}).get("format") == form
     assert y["title"].startswith(measure)
+
+
+def test_skills_over_training_are_the_full_models_auc() -> None:
+    facts = {"dataset": "d", "domain": "challenge", "n": 4, "low": 0.0, "high": 1.0}
+    rows = [
+        {**facts, "way": way, "metric": metric, "case": skill, "checkpoint": step, "value": value}
+        for way, metric, skill, values in (
+            ("full", "auc", "if / because", (0.5, 0.97)),
+            ("full", "auc", "all", (0.5, 0.64)),
+            ("full", "d-prime", "if / because", (0.0, 2.0)),
+            ("l0", "auc", "if / because", (0.1, 0.2)),
+        )
+        for step, value in zip((0, 40), values, strict=True)
+    ]
+    made = skills_over_training_chart.make
+    drawn = made({"skill_scores": pd.DataFrame(rows)}).to_dict()
+    data = pd.concat([pd.DataFrame(table) for table in drawn["datasets"].values()])
+    assert set(data["value"].dropna()) == {0.5, 0.97, 0.64}
+    y = next(layer["encoding"]["y"] for layer in drawn["layer"] if "title" in layer["encoding"]["y"])
+    assert (y["scale"]["domain"], y["title"]) == ([0.5, 1], "AUC of the full model")
+    assert made({"skill_scores": pd.DataFrame(rows).query("checkpoint == 40")}) is None
 
 
 def test_words_of_the_glossary_have_their_meaning_once() -> None:
