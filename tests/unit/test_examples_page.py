@@ -76,7 +76,7 @@ def study(cases: int, a_case: int, seeds: int) -> dict[str, pd.DataFrame]:
     tables["spread"] = cw.spread(tables["scores"]).assign(**BY_TASK)
     tables["verdicts"] = verdicts(judged, [name for name, _, _ in who[1:]]).assign(**BY_TASK, prune="both")
     tables["verdicts"]["target"] = tables["verdicts"]["subnetwork"].map({name: target for name, target, _ in who})
-    size = {"heads": 72, "mlps": 12, "units": 84, "units_share": 0.5, "encoder_share": 0.6, "all_share": 0.7, "held_kl": 0.1}
+    size = {"heads": 72, "mlps": 12, "units": 84, "units_share": 0.5, "encoder_share": 0.6, "all_share": 0.7, "unseen_kl": 0.1}
     sizes = tables["scores"].drop_duplicates("subnetwork")
     tables["sizes"] = sizes.assign(**size, comparable=True, ended=True).reset_index(drop=True)
     for name in ("examples", "answers", "changes"):

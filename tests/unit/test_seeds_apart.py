@@ -134,7 +134,7 @@ def test_what_several_models_lose() -> None:
     ]  # fmt: skip
     (said,) = models_points.make({"verdicts": pd.DataFrame(rows), "sizes": pd.DataFrame()})
     assert said == (
-        "“t”, 70 % removed by l0: of the cases that the full models handle, all 4 subnetworks lose “a”; some lose “b” (2 of 4)."
+        "“t”, 70 % removed by L0: of the cases that the full models handle, all 4 subnetworks lose “a”; some lose “b” (2 of 4)."
     )
     (said,) = models_points.make({"verdicts": pd.DataFrame(rows[-4:]), "sizes": pd.DataFrame()})
     assert said.endswith("none of 4 subnetworks is shown to lose one.")

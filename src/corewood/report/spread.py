@@ -43,7 +43,7 @@ from corewood.report.style import (
     where,
 )
 from corewood.report.verdicts import first_mode
-from corewood.report.ways import different_masks, masks_of
+from corewood.report.ways import called, different_masks, masks_of
 from corewood.report.words import largest, name, pct, span
 
 WHOLE = "whole sets, balanced accuracy"
@@ -437,7 +437,7 @@ def models_point(tables: Tables) -> list[str]:
         if len(cases):
             widest = largest(cases, cases["range_same"])
             gap = f"up to {100 * widest['range_same']:.0f} points on “{name(widest)}”"
-            what = f"“{task}”, {percent(float(str(target)))} by {way}"
+            what = f"“{task}”, {percent(float(str(target)))} by {called(way)}"
             said.append(f"{what}: subnetworks of one model that are equal in domain differ by {gap}.")
     return said
 

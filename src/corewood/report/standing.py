@@ -10,7 +10,8 @@ import pandas as pd
 from corewood.report.html import html_table, nats
 from corewood.report.items import chart, says, table
 from corewood.report.style import Tables, in_rows, ordered, percent, room, shown, tips
-from corewood.report.ways_compared import ORDER, WAY_COLOURS, called, in_order
+from corewood.report.ways import called
+from corewood.report.ways_compared import ORDER, WAY_COLOURS, in_order
 
 L0, RANDOM = "l0", "random"
 LEAST = 1e-6  # nats: a logarithmic axis has no zero

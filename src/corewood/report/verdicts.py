@@ -22,11 +22,13 @@ from corewood.report.style import (
     Tables,
     order_of_cases,
     ordered,
+    percent,
     room,
     shown,
     tips,
     where,
 )
+from corewood.report.ways import called as called_way
 from corewood.report.ways import different_masks
 from corewood.report.words import joined, name, pct, quoted, span
 
@@ -142,7 +144,7 @@ def models_points(tables: Tables) -> list[str]:
         parts += [f"some lose {joined([*partly[:MOST_NAMED], *more])}"] if partly else []
         nobody = "the one subnetwork is not" if number == 1 else f"none of {number} subnetworks is"
         told = "; ".join(parts) or f"{nobody} shown to lose one"
-        size = f"{100 * float(str(target)):g} % removed by {way}" if target else f"pruned to a threshold by {way}"
+        size = f"{percent(float(str(target)))} by {called_way(way)}"
         said.append(f"“{task}”, {size}: of the cases that the full models handle, {told}.")
     return said
 

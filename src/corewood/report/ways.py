@@ -66,7 +66,13 @@ def short(way: str) -> str:
     return SHORT[base] + (f"{size} " if size else "")
 
 
+def called(way: object) -> str:
+    """As study files have it."""
+    return {L0: "L0", WITHOUT: "L0 without", WITH: "L0 with", "full": "full model"}.get(str(way), str(way))
+
+
 def spoken(way: str) -> str:
+    """As the papers have it."""
     base, size = parted(way)
     return SPOKEN.get(base, base) + (f" to {size}" if size else "")
 

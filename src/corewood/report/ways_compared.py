@@ -27,7 +27,7 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.ways import AROUND, BESIDE, RANDOM, WITH, WITHOUT
+from corewood.report.ways import AROUND, BESIDE, RANDOM, WITH, WITHOUT, called
 from corewood.report.words import joined, quoted, signed
 
 ORDER = (
@@ -44,10 +44,6 @@ ORDER = (
 WAY_COLOURS = [LINES[0], LINES[2], LINES[3], LINES[1], GREY, INK, *LINES[4:7]]
 FEW = 3  # comparisons that are told one by one
 SAME_SIZE = 0.02  # shares of the encoder that differ by less are called the same
-
-
-def called(way: object) -> str:
-    return {"l0": "L0", WITHOUT: "L0 without", WITH: "L0 with", "full": "full model"}.get(str(way), str(way))
 
 
 def in_order(ways: Iterable[str]) -> list[str]:
