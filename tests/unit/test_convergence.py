@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 
 from corewood.analyse.generalisation import comparable, convergence, spread
 from corewood.report.page import finding
+from corewood.report.searches import failed
 from corewood.report.words import Finding
 
 NAMES = [f"l0-70-s{i}" for i in range(4)]
@@ -118,6 +119,26 @@ def test_where_all_have_converged_nothing_is_warned_of() -> None:
     assert "4 of 4 searches" in said.sure[-1]
     assert "not compared" not in said.sure[-1]
     assert "ended by itself" not in said.sure[-1]
+
+
+def test_a_search_that_gives_one_answer_to_everything_has_failed() -> None:
+    about = {"task": "t", "way": "l0", "question": "prune"}
+    shares = {
+        (0, "full"): 0.6,
+        (0, "a"): 1.0,
+        (0, "b"): 0.7,
+        (1, "full"): 1.0,
+        (1, "a"): 1.0,
+    }  # the second model learnt nothing
+    rows = [{**about, "tuning": tuning, "subnetwork": name, "answer_share": share} for (tuning, name), share in shares.items()]
+    sizes = pd.DataFrame(rows)
+    sizes.loc[sizes["subnetwork"] == "full", "way"] = "full"
+    assert failed({"sizes": sizes}).startswith("A of 0 gives one answer to everything: the search has failed")
+    one = sizes[sizes["tuning"] == 0]
+    assert failed({"sizes": one}).startswith("A gives")
+    both = one.assign(answer_share=one["answer_share"].where(one["way"] == "full", 1.0))
+    assert failed({"sizes": both}).startswith("2 subnetworks, a first, give one answer")
+    assert failed({"sizes": one[one["subnetwork"] != "a"]}) == ""
 
 
 def test_searches_that_are_equally_unfinished_are_not_taken_for_done() -> None:

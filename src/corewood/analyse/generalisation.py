@@ -25,6 +25,7 @@ SEARCH = "prune"  # the question whose subnetworks are compared with each other
 SAME = 0.03  # in-domain accuracies that differ by at most three points count as the same
 RATIO = 1.5
 NOISE = 0.005  # nats
+ONE_ANSWER = 0.99  # share of examples that get it: more, and nothing is told apart
 UNSAID = {"metric": "accuracy", "skill": ""}  # of a table that does not say
 
 

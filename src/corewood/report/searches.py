@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from corewood.analyse.generalisation import NOISE, RATIO
+from corewood.analyse.generalisation import NOISE, ONE_ANSWER, RATIO
 from corewood.report.html import html_table, nats
 from corewood.report.items import chart, says, table
 from corewood.report.style import (
@@ -237,7 +237,24 @@ def unfinished(tables: Tables) -> str:
     if uneven := sizes_of(rows[rows["comparable"] < rows["searches"]]):
         said += f"Searches did not end equally well (at {uneven} removed): seeds are compared with each other only among "
         said += f"those within {RATIO:g} times the lowest KL. "
-    return said
+    return said + failed(tables)
+
+
+def failed(tables: Tables) -> str:
+    """Searches whose subnetwork gives one answer to everything, where the full model does not."""
+    sizes = tables.get("sizes", pd.DataFrame())
+    if "answer_share" not in sizes:
+        return ""
+    models = ["task", "tuning"]
+    whole = sizes[(sizes["way"] == "full") & (sizes["answer_share"] <= ONE_ANSWER)][models].drop_duplicates()
+    rows = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune") & (sizes["answer_share"] > ONE_ANSWER)].merge(whole)
+    if rows.empty:
+        return ""
+    several = [name for name in models if sizes[name].nunique() > 1]
+    said = [" ".join([row["subnetwork"], *(f"of {row[name]}" for name in several)]) for _, row in rows.iterrows()]
+    who, gives = (said[0], "gives") if len(said) == 1 else (f"{len(said)} subnetworks, {said[0]} first,", "give")
+    again = "another seed, or settings: {starts: 2}, may not"
+    return f"{who[0].upper()}{who[1:]} {gives} one answer to everything: the search has failed, where {again}. "
 
 
 def sizes_of(rows: pd.DataFrame) -> str:

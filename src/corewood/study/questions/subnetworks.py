@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corewood.analyse.generalisation import ONE_ANSWER
 from corewood.data.labels import fold_classes
 from corewood.evaluate.metrics import predicted
 from corewood.study.entries import read_masks
@@ -14,7 +15,6 @@ from corewood.study.models import VALIDATION
 from corewood.study.results import Question, Results, in_front, stack
 from corewood.study.subnetwork import FACTS, FULL, RETRAINED, Subnetwork
 
-ONE_ANSWER = 0.99  # share of examples that get it
 ABOUT = tuple(name for name in FACTS if name not in ("state", "epochs"))  # what a mask is about
 
 
@@ -31,7 +31,9 @@ def masks_table(results: Results) -> pd.DataFrame | None:
 
 def sizes_table(results: Results) -> pd.DataFrame | None:
     """One row per mask: what stays, how much of it is in the good one, and how well its search ended."""
-    rows = [size(results, row) for row in results.rows if row.state != RETRAINED]
+    rows = [
+        size(results, row) | {"answer_share": most_given(results, row)[1]} for row in results.rows if row.state != RETRAINED
+    ]
     if not any(row["way"] != FULL for row in rows):
         return None
     table = pd.DataFrame(rows)
@@ -40,6 +42,17 @@ def sizes_table(results: Results) -> pd.DataFrame | None:
         keys = zip(table["task"], table["tuning"], table["subnetwork"], strict=True)
         table[{"held": "held_kl", "unseen": "unseen_kl"}.get(name, name)] = [said.get(key) for key in keys]
     return table.astype({"held_kl": float, "unseen_kl": float})
+
+
+def most_given(results: Results, row: Subnetwork) -> tuple[str, float]:
+    """The answer that it gives most often on the validation set, and the share of texts that get it; numbers are no answers."""
+    task = results.plan.tasks[row.task]
+    split = task.splits[VALIDATION]
+    if split.regression:
+        return "", np.nan
+    said = predicted(results.logits(row, VALIDATION), fold_classes(task.classes, split))
+    counts = np.bincount(said, minlength=len(split.labels))
+    return split.labels[counts.argmax()], counts.max() / len(said)
 
 
 def size(results: Results, row: Subnetwork) -> dict[str, Any]:
@@ -80,11 +93,8 @@ def models_table(results: Results) -> pd.DataFrame | None:
         task, split = model.task, model.task.splits[VALIDATION]
         scores = results.scored(full, VALIDATION).iloc[0]
         facts = {"task": key[0], "tuning": key[1], "metric": task.metric, **scores[["value", "low", "high", "n"]]}
-        facts |= {"floor": 0.0, "answer": "", "answer_share": np.nan}
-        if not split.regression:
-            said = predicted(results.logits(full, VALIDATION), fold_classes(task.classes, split))
-            counts = np.bincount(said, minlength=len(split.labels))
-            facts |= {"answer": split.labels[counts.argmax()], "answer_share": counts.max() / len(said)}
+        answer, answer_share = most_given(results, full)
+        facts |= {"floor": 0.0, "answer": answer, "answer_share": answer_share}
         if task.metric == "accuracy":
             facts["floor"] = np.bincount(split.gold).max() / len(split)
         facts["learnt"] = bool(facts["low"] > facts["floor"] and not facts["answer_share"] > ONE_ANSWER)
