@@ -133,11 +133,13 @@ def test_a_search_that_gives_one_answer_to_everything_has_failed() -> None:
     rows = [{**about, "tuning": tuning, "subnetwork": name, "answer_share": share} for (tuning, name), share in shares.items()]
     sizes = pd.DataFrame(rows)
     sizes.loc[sizes["subnetwork"] == "full", "way"] = "full"
-    assert failed({"sizes": sizes}).startswith("A of 0 gives one answer to everything: the search has failed")
+    assert failed({"sizes": sizes}).startswith(
+        "The search a (seed 0) has failed: its subnetwork gives one answer to everything"
+    )
     one = sizes[sizes["tuning"] == 0]
-    assert failed({"sizes": one}).startswith("A gives")
+    assert failed({"sizes": one}).startswith("The search a has failed")
     both = one.assign(answer_share=one["answer_share"].where(one["way"] == "full", 1.0))
-    assert failed({"sizes": both}).startswith("2 subnetworks, a first, give one answer")
+    assert failed({"sizes": both}).startswith("2 searches have failed, a first: their subnetworks give one answer")
     assert failed({"sizes": one[one["subnetwork"] != "a"]}) == ""
 
 

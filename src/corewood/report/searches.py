@@ -251,10 +251,12 @@ def failed(tables: Tables) -> str:
     if rows.empty:
         return ""
     several = [name for name in models if sizes[name].nunique() > 1]
-    said = [" ".join([row["subnetwork"], *(f"of {row[name]}" for name in several)]) for _, row in rows.iterrows()]
-    who, gives = (said[0], "gives") if len(said) == 1 else (f"{len(said)} subnetworks, {said[0]} first,", "give")
-    again = "another seed, or settings: {starts: 2}, may not"
-    return f"{who[0].upper()}{who[1:]} {gives} one answer to everything: the search has failed, where {again}. "
+    facts = [joined([f"seed {row[n]}" if n == "tuning" else quoted(row[n]) for n in several]) for _, row in rows.iterrows()]
+    first = rows["subnetwork"].iloc[0] + (f" ({facts[0]})" if several else "")
+    begin = f"The search {first} has failed: its subnetwork gives"
+    if len(rows) > 1:
+        begin = f"{len(rows)} searches have failed, {first} first: their subnetworks give"
+    return f"{begin} one answer to everything; another seed, or settings: {{starts: 2}}, may do better. "
 
 
 def sizes_of(rows: pd.DataFrame) -> str:
