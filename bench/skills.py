@@ -59,7 +59,10 @@ def over_time(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     order = right.groupby([*KEYS, "skill", "gold"])["value"].mean().sort_values().reset_index()
     harder = order.drop_duplicates([*KEYS, "skill"])[[*KEYS, "skill", "gold"]]
     auc = full[(full["metric"] == "auc") & (full["case"] != "all")]
-    return right.merge(harder, on=[*KEYS, "skill", "gold"]), auc
+    right = right.merge(harder, on=[*KEYS, "skill", "gold"])
+    return right.groupby([*KEYS, "skill", "checkpoint"], sort=False)[
+        "value"
+    ].mean().reset_index(), auc  # a side may be several cases
 
 
 def come(scores: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +113,7 @@ def over_training(scores: pd.DataFrame) -> Any:
             )
             dots = base.mark_line(strokeWidth=1.6) + base.mark_point(filled=True, size=26, opacity=1)
             panels.append(
-                dots.properties(title=task if len({t for t, _ in models}) > 1 else f"{task} {tuning}", width=210, height=150)
+                dots.properties(title=f"{task} {tuning}" if len({t for _, t in models}) > 1 else task, width=210, height=150)
             )
         rows.append(alt.hconcat(*panels))
     return alt.vconcat(*rows)

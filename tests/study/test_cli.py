@@ -120,7 +120,7 @@ def test_a_part_of_a_study_is_run_and_the_rest_later(
     assert (code, events[-1]["computed"], events[-1]["complete"], len(events[-1]["holes"])) == (0, 7, False, 19)
     assert list(pd.read_parquet(tmp_path / "out/tables/sizes.parquet")["subnetwork"]) == ["l0-70-s1"]
     code, said = call(monkeypatch, capsys, study.parent, *run, "--only", "l0-90")
-    assert (code, "no job of small is called so; corewood plan --list names them all" in said) == (2, True)
+    assert (code, "no job of small is called so; corewood plan STUDY.yaml --list names them all" in said) == (2, True)
 
 
 def test_report_writes_where_asked_and_touches_nothing_else(

@@ -122,15 +122,16 @@ def test_where_all_have_converged_nothing_is_warned_of() -> None:
 
 
 def test_a_search_that_gives_one_answer_to_everything_has_failed() -> None:
-    about = {"task": "t", "way": "l0", "question": "prune"}
+    about = {"task": "t", "way": "l0", "question": "prune", "checkpoint": 9}
     shares = {
         (0, "full"): 0.6,
         (0, "a"): 1.0,
         (0, "b"): 0.7,
         (1, "full"): 1.0,
         (1, "a"): 1.0,
-    }  # the second model learnt nothing
+    }  # the second model learnt nothing,
     rows = [{**about, "tuning": tuning, "subnetwork": name, "answer_share": share} for (tuning, name), share in shares.items()]
+    rows.append({**about, "tuning": 1, "subnetwork": "full", "answer_share": 0.5, "checkpoint": 0})  # nor did it know before
     sizes = pd.DataFrame(rows)
     sizes.loc[sizes["subnetwork"] == "full", "way"] = "full"
     assert failed({"sizes": sizes}).startswith(
@@ -141,6 +142,10 @@ def test_a_search_that_gives_one_answer_to_everything_has_failed() -> None:
     both = one.assign(answer_share=one["answer_share"].where(one["way"] == "full", 1.0))
     assert failed({"sizes": both}).startswith("2 searches have failed, a first: their subnetworks give one answer")
     assert failed({"sizes": one[one["subnetwork"] != "a"]}) == ""
+    rare = one.assign(
+        answer_share=one["answer_share"].replace({0.6: 0.989, 1.0: 0.991})
+    )  # of a task with few of the other answer
+    assert failed({"sizes": rare}) == ""
 
 
 def test_searches_that_are_equally_unfinished_are_not_taken_for_done() -> None:

@@ -260,19 +260,22 @@ def test_a_skill_that_is_answered_at_random_is_lost() -> None:
 
 def test_skills_that_are_never_answered_are_said_and_what_pruning_takes_of_them() -> None:
     knows = full_model()
-    silent = knows + 2 * (shifted(knows) - knows) + np.array([1.5, 0.0])  # one answer to nearly everything
-    tables = tables_of(silent, [random_in(silent, "if / because", seed) + np.array([3.5, 0.0]) for seed in (7, 8)])
+    silent = knows + 4 * (shifted(knows) - knows)  # one answer to everything
+    tables = tables_of(silent, [random_in(silent, "if / because", seed) + np.array([4.0, 0.0]) for seed in (7, 8)])
     scores = tables["scores"].query("subnetwork == 'full'").set_index(["case", "metric"])
     skills = tables["skills"].set_index(["case", "metric"])["mean"]
-    assert (scores.loc[("if", "accuracy"), "high"] < 0.5) & (scores.loc[("because", "accuracy"), "value"] == 1)
+    assert (scores.loc[("if", "accuracy"), "high"] < 0.1) & (scores.loc[("because", "accuracy"), "value"] == 1)
     told = [skill for skill, row in scores.xs("auc", level="metric").iterrows() if row["low"] > 0.9 and " / " in str(skill)]
     assert "if / because" in told
     said = points(tables)
     assert all(f"“{str(skill).partition(' / ')[0]}”" in said for skill in told)
     assert "right, and yet the full model tells them from their counterparts (AUC 9" in said
     of_told = [skills[skill, "auc"] for skill in told]
-    assert f"with 50 % removed AUC is {100 * min(of_told):.1f} % to {100 * max(of_told):.1f} %" in said
+    assert f"with 50 % removed, AUC is {100 * min(of_told):.1f} % to {100 * max(of_told):.1f} %" in said
     assert min(of_told) == skills["if / because", "auc"] == pytest.approx(0.5, abs=0.1)
+    kept = points(tables_of(silent, [silent, silent]))
+    assert "tells them from their counterparts" in kept
+    assert "what pruning takes of it" not in kept
     assert "tells them from their counterparts" not in points(tables_of(knows, [knows, knows]))
 
 

@@ -98,7 +98,7 @@ def show_plan(
             console.print(f"{state:8} {job.title}{where}", markup=False, style="dim" if state == "done" else "", soft_wrap=True)
     to_do = f"{len(missing)} of {len(jobs)} jobs to do"
     if not missing:
-        console.print("Everything is done: running it again computes nothing.")
+        console.print(f"{'All of that' if only else 'Everything'} is done: running it again computes nothing.")
     elif not measure:
         console.print(f"{to_do}.")
     else:

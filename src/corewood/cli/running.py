@@ -17,7 +17,7 @@ from corewood.spec import StudySpec
 from corewood.store.store import Store
 from corewood.study.deliver import deliver
 from corewood.study.engines import Engine
-from corewood.study.run import NOT_YET, Outcome, report_study, run_study
+from corewood.study.run import Outcome, chosen, report_study, run_study
 
 POINTS = 2  # sentences below the headline; the others are in the report
 
@@ -40,7 +40,8 @@ def run_spec(
     except KeyboardInterrupt:
         typer.echo("Stopped. Finished jobs are kept; the same command goes on from here.", err=True)
         sys.exit(130)
-    failed = {key: reason for key, reason in outcome.holes.items() if reason != NOT_YET}
+    mine = chosen(outcome.plan, only)
+    failed = {key: reason for key, reason in outcome.holes.items() if key in mine}
     if failed:
         say_failed(outcome, failed, voice)
     if left := len(outcome.holes) - len(failed):

@@ -27,6 +27,7 @@ from corewood.report.style import (
     tips,
     unit_places,
 )
+from corewood.report.ways import called
 from corewood.report.words import count, heads_in, probability
 
 MOST_PAIRS = 6  # of sparsities, that are drawn against each other
@@ -189,7 +190,7 @@ def tunings_point(tables: Tables) -> list[str]:
         row = across[across["definition"] == "all of all fine-tunings"].iloc[0]
         are = "is" if row["heads"] == 1 else "are"
         said.append(
-            f"“{task}”, {way}: the core of one fine-tuning has {heads_in(own['heads'])}; "
+            f"“{task}”, {called(way)}: the core of one fine-tuning has {heads_in(own['heads'])}; "
             f"{row['heads']} {are} in all {row['masks']} subnetworks of all {len(own)} fine-tunings (chance "
             f"{row['expected']:.2g}, {probability(row['p'])})."
         )

@@ -28,7 +28,7 @@ def dynamics_chart(tables: Tables) -> Any:
     return case_lines(table, alt.X("checkpoint:Q", title="fine-tuning step"), y, tooltip)
 
 
-@chart("Training", "skills-over-training", "What it can tell apart, over training", of="skill_scores")
+@chart("Training", "skills-over-training", "What it can tell apart, over training", of="dynamics skill_scores")
 def skills_over_training_chart(tables: Tables) -> Any:
     """AUC of the full model, a line for each skill: how often an example of the one answer looks more like it than one of the
     other does, whichever answer is given. 50 % is a coin. A skill may be there long before the harder of its cases are

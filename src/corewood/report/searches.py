@@ -32,6 +32,7 @@ from corewood.report.ways import ACROSS, IMPORTANCE, MAGNITUDE, SPOKEN, differen
 from corewood.report.words import joined, names_of, quoted
 
 BINS = {"head": 24, "mlp": 12}
+APART = 0.05  # of the shares that get the most frequent answer: less may be the task's
 KINDS = {"head": "heads", "mlp": "MLPs"}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 
@@ -46,7 +47,7 @@ def with_kind(importance: pd.DataFrame) -> pd.DataFrame:
 def trajectories_chart(tables: Tables) -> Any:
     """A colour and a dash for each size; the thin line is the target. Right, the KL of the hard mask of exact size: faint, on a
     few held-out texts during the gradient steps; then, on all of them, for every mask that exchanges led to. The ringed point
-    is the mask that was kept: at different heights, searches of one size did not end equally well."""
+    is the mask that was kept; whether searches of one size ended equally well is judged on more texts, below."""
     table = tables["trajectories"].copy()
     table["part"] = table["sparsity"].map(percent)
     sizes = list(dict.fromkeys(table.sort_values("sparsity")["part"]))
@@ -111,7 +112,7 @@ def named_number(column: str) -> alt.Tooltip:
 
 @table("Searches", "convergence", "Have they converged?", of="convergence")
 def convergence_table(tables: Tables) -> str | None:
-    """KL from the full model on all texts that a search has not seen, over the searches of one size. Spread between seeds is
+    """KL from the full model on all texts that a search did not learn from, over those of one size. Spread between seeds is
     claimed only among comparable ones: those within 1.5 times the lowest KL of their size, or 0.005 nats of it."""
     names = {
         "ended": "ended by themselves", "lowest": "lowest KL", "highest": "highest KL", "ratio": "highest / lowest",
@@ -241,13 +242,14 @@ def unfinished(tables: Tables) -> str:
 
 
 def failed(tables: Tables) -> str:
-    """Searches whose subnetwork gives one answer to everything, where the full model does not."""
+    """Searches whose subnetwork gives one answer to everything, where the full model does not by far."""
     sizes = tables.get("sizes", pd.DataFrame())
     if "answer_share" not in sizes:
         return ""
     models = ["task", "tuning"]
-    whole = sizes[(sizes["way"] == "full") & (sizes["answer_share"] <= ONE_ANSWER)][models].drop_duplicates()
-    rows = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune") & (sizes["answer_share"] > ONE_ANSWER)].merge(whole)
+    full = sizes[sizes["way"] == "full"].sort_values("checkpoint").groupby(models, as_index=False)["answer_share"].last()
+    rows = sizes[(sizes["way"] == "l0") & (sizes["question"] == "prune")].merge(full, on=models, suffixes=("", "_full"))
+    rows = rows[(rows["answer_share"] > ONE_ANSWER) & (rows["answer_share_full"] < rows["answer_share"] - APART)]
     if rows.empty:
         return ""
     several = [name for name in models if sizes[name].nunique() > 1]
@@ -256,7 +258,7 @@ def failed(tables: Tables) -> str:
     begin = f"The search {first} has failed: its subnetwork gives"
     if len(rows) > 1:
         begin = f"{len(rows)} searches have failed, {first} first: their subnetworks give"
-    return f"{begin} one answer to everything; another seed, or settings: {{starts: 2}}, may do better. "
+    return f"{begin} one answer to everything; another seed, or with steps: auto more starts, may do better. "
 
 
 def sizes_of(rows: pd.DataFrame) -> str:
@@ -274,7 +276,7 @@ def convergence_points(tables: Tables) -> tuple[list[str], list[str]]:
         low, high = (f"{row[end]:.2g}" for end in ("lowest", "highest"))
         text = (
             f"With {100 * row['target']:g} % removed, {row['comparable']:.0f} of {row['searches']:.0f} searches ended within "
-            f"{RATIO:g} times the lowest KL from the full model on texts they have not seen (or {NOISE:g} nats of it); "
+            f"{RATIO:g} times the lowest KL from the full model on texts they did not learn from (or {NOISE:g} nats of it); "
             f"{f'it is {low}' if low == high else f'it runs from {low} to {high}'}."
         )
         done = row["comparable"] == row["ended"] == row["searches"]

@@ -16,7 +16,8 @@ from corewood.report.verdicts import first_mode
 from corewood.report.words import joined, largest, name, pct, plus_minus, quoted, span, two_digits
 
 FELL = 0.03  # a skill that falls by more than three points is not kept
-TOLD = 0.9  # AUC: answers are told apart
+TOLD = 0.9  # AUC: answers are told apart,
+SILENT = 0.1  # and share right: of which one is hardly ever given
 MEASURES = {BALANCED: "balanced accuracy", AUC: "AUC", D_PRIME: "d\u2032", CRITERION: "criterion"}
 
 
@@ -64,13 +65,13 @@ def skill_points(tables: Tables) -> list[str]:
 
 @says(of="accuracy skill_scores skills", single=True)
 def silent_skills(tables: Tables) -> list[str]:
-    """Of what the full model tells apart and hardly ever answers: accuracy shows neither that it is there nor that it goes."""
+    """What the full model tells apart and hardly ever answers: accuracy shows neither that it is there nor that it goes."""
     accuracy, scores = (at_last(tables[table]) for table in ("accuracy", "skill_scores"))
     sides = accuracy[(accuracy["domain"] == "challenge") & (accuracy["skill"] != "") & (accuracy["gold"] != "mixed")]
     auc = scores[(scores["metric"] == AUC) & (scores["case"] != "all")].drop(columns="skill").rename(columns={"case": "skill"})
     harder = sides.sort_values("value", kind="stable").drop_duplicates(["dataset", "skill"])
     both = harder.merge(auc[["dataset", "skill", "value", "low"]], on=["dataset", "skill"], suffixes=("", "_auc"))
-    silent = both[(both["high"] < 0.5) & (both["low_auc"] > TOLD)]
+    silent = both[(both["high"] < SILENT) & (both["low_auc"] > TOLD)]
     if silent.empty:
         return []
     several, names = len(silent) > 1, joined(quoted(name(row)) for _, row in silent.iterrows())
@@ -79,9 +80,9 @@ def silent_skills(tables: Tables) -> list[str]:
     said += f"{'them from their counterparts' if several else 'it from its counterpart'} (AUC {apart})"
     rows = tables["skills"].merge(silent[["dataset", "skill"]], left_on=["dataset", "case"], right_on=["dataset", "skill"])
     rows = rows[(rows["metric"] == AUC) & (rows["target"] == rows["target"].max())]
-    if len(rows):
-        target = percent(float(rows["target"].iloc[0]))
-        said += f". Accuracy shows neither what it has learnt there nor what pruning takes of it: with {target} AUC is "
+    if (rows["change"] < -FELL).any():
+        pruned = f"{'with ' if rows['target'].max() else ''}{percent(rows['target'].max())}"
+        said += f". Accuracy shows neither what it has learnt there nor what pruning takes of it: {pruned}, AUC is "
         said += f"{span(rows['mean'].min(), rows['mean'].max())}, on average over subnetworks"
     return [f"{said}."]
 

@@ -11,6 +11,7 @@ from corewood.analyse.generalisation import judged
 from corewood.report.html import html_table, share
 from corewood.report.items import chart, says, table
 from corewood.report.style import PERCENT, Tables, coloured, in_rows, ordered, percent, room, shown, tips, where
+from corewood.report.ways import called
 from corewood.report.words import joined, quoted
 
 PARTS = {"between": "between fine-tunings", "within": "between searches of one"}
@@ -48,7 +49,7 @@ def tunings_chart(tables: Tables) -> Any:
                 .properties(
                     width=room(here["where"], 2),
                     height=20 * here["where"].nunique(),
-                    title=f"{quoted(task)}, {way}, {percent(target)}",
+                    title=f"{quoted(task)}, {called(way)}, {percent(target)}",
                 )
             )
     return in_rows(panels) if panels else None
@@ -75,7 +76,7 @@ def tunings_point(tables: Tables) -> list[str]:
     parts = []
     for (task, way, target), part in cases.groupby(["task", "way", "target"], sort=False):
         middle = f"{100 * part['share'].median():.0f} %"
-        parts.append(f"{middle} ({quoted(task)}, {way}, {percent(float(str(target)))})")
+        parts.append(f"{middle} ({quoted(task)}, {called(way)}, {percent(float(str(target)))})")
     if not parts:
         return []
     return [f"Of the variance of accuracy on a case, fine-tuning holds {joined(parts)}, in the median; search holds the rest."]

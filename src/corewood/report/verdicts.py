@@ -28,8 +28,7 @@ from corewood.report.style import (
     tips,
     where,
 )
-from corewood.report.ways import called as called_way
-from corewood.report.ways import different_masks
+from corewood.report.ways import called, different_masks
 from corewood.report.words import joined, name, pct, quoted, span
 
 MOST_NAMED = 4  # cases that a sentence names
@@ -55,7 +54,7 @@ def outside(verdicts: pd.DataFrame) -> pd.DataFrame:
     return verdicts[verdicts["domain"] == "challenge"]
 
 
-def called(cases: pd.DataFrame) -> pd.Series:
+def names_of_cases(cases: pd.DataFrame) -> pd.Series:
     """What sentences call cases: those of several sets have the set's name before theirs."""
     several = cases["dataset"].nunique() > 1
     names = [f"{r['dataset']}: {r['case']}" if several and r["case"] != "all" else name(r) for _, r in cases.iterrows()]
@@ -87,7 +86,7 @@ def take_point(tables: Tables) -> list[str]:
     chosen = to_take(tables)
     if chosen is not None:
         mine = found[found["subnetwork"] == chosen["subnetwork"]]
-        cases, place = called(outside(mine)), mine["low"].idxmin()
+        cases, place = names_of_cases(outside(mine)), mine["low"].idxmin()
         worst, which = mine.loc[place], f"on {quoted(cases[place])}" if place in cases.index else "in domain"
         every = "the one case" if len(cases) == 1 else f"all {len(cases)} cases"
         return [
@@ -108,7 +107,7 @@ def take_point(tables: Tables) -> list[str]:
 def what_fell(found: pd.DataFrame, names: Sequence[str]) -> str:
     """, though l0-50-s1 fell on “relative”: what a test alone would call lost, and many tests together do not."""
     rows = outside(found)
-    rows = rows[(rows["verdict"] == OPEN) & (rows["high"] < 0)].assign(name=called(rows))
+    rows = rows[(rows["verdict"] == OPEN) & (rows["high"] < 0)].assign(name=names_of_cases(rows))
     alike: dict[str, list[str]] = {}  # cases, in words -> who fell on just these
     for who in names:
         if (mine := rows["subnetwork"] == who).any():
@@ -129,7 +128,7 @@ def models_points(tables: Tables) -> list[str]:
     said = []
     found = first_mode(outside(tables["verdicts"]))
     for (task, way, target), rows in found.groupby(["task", "way", "target"], sort=False):
-        rows = rows.assign(name=called(rows), gone=rows["verdict"] == LOST)
+        rows = rows.assign(name=names_of_cases(rows), gone=rows["verdict"] == LOST)
         number = len(rows.drop_duplicates(["tuning", "subnetwork"]))
         lost = rows.groupby("name", sort=False)["gone"].agg(["sum", "size"])
         every = [str(case) for case, row in lost.iterrows() if row["sum"] == row["size"] == number]
@@ -144,7 +143,7 @@ def models_points(tables: Tables) -> list[str]:
         parts += [f"some lose {joined([*partly[:MOST_NAMED], *more])}"] if partly else []
         nobody = "the one subnetwork is not" if number == 1 else f"none of {number} subnetworks is"
         told = "; ".join(parts) or f"{nobody} shown to lose one"
-        size = f"{percent(float(str(target)))} by {called_way(way)}"
+        size = f"{percent(float(str(target)))} by {called(way)}"
         said.append(f"“{task}”, {size}: of the cases that the full models handle, {told}.")
     return said
 
@@ -189,7 +188,7 @@ def how_many_kept(kept: pd.Series, total: int) -> str:
 def what_is_lost(cases: pd.DataFrame, number: int) -> str:
     """; lost: “relative”; lost by some: “or” (2 of 4); cannot be told: “if” (500 examples would tell)"""
     parts = []
-    cases = cases.assign(name=called(cases))
+    cases = cases.assign(name=names_of_cases(cases))
     by_case = cases.groupby("name", sort=False)
     lost = by_case["verdict"].agg(lambda v: int((v == LOST).sum()))
     everyone, partly = lost[lost == number], lost[(lost > 0) & (lost < number)]
@@ -221,7 +220,7 @@ def unable_point(tables: Tables) -> list[str]:
     cases = cases[(cases["case"] != "all") | ~cases["dataset"].isin(cases.loc[cases["case"] != "all", "dataset"])]
     handled = set(zip(found["dataset"], found["case"], strict=True))
     keys = zip(cases["dataset"], cases["case"], strict=True)
-    unable = [case for case, key in zip(called(cases), keys, strict=True) if key not in handled]
+    unable = [case for case, key in zip(names_of_cases(cases), keys, strict=True) if key not in handled]
     if not unable:
         return []
     if len(unable) == len(cases):
@@ -250,7 +249,7 @@ def tiles(tables: Tables) -> tuple[str, list[Tile]]:
     if len(cases):
         kept = int((cases["verdict"] == KEPT).sum())
         said = [
-            f"{word}: {some(called(cases)[cases['verdict'] == verdict])}"
+            f"{word}: {some(names_of_cases(cases)[cases['verdict'] == verdict])}"
             for verdict, word in WORDS.items()
             if verdict != KEPT and (cases["verdict"] == verdict).any()
         ]

@@ -171,7 +171,8 @@ class Results:
 
     def unseen_kl(self, row: Subnetwork) -> float:
         """Of a searched mask, on the texts that its search held out and the validation set together: of a few hundred, one text
-        may hold more than all others. Without texts to train on, searches have seen the validation set."""
+        may hold more than all others. The former alone where searches learn from the validation set, for want of a training
+        set, or where the full model's answers are not there yet."""
         task, full = self.plan.tasks[row.task], self.full(row.model, row.checkpoint)
         held = float(self.entry(row.masks).meta["held"][row.place])
         if full is None or task.sampled != TRAIN:
@@ -324,7 +325,7 @@ class Group:
 
     @cached_property
     def unseen(self) -> pd.Series:
-        """The KL of each searched mask on all texts that its search has not seen."""
+        """The KL of each searched mask on all texts that its search did not learn from."""
         rows = [row for row in self.found if self.way in BY_L0]
         return pd.Series({row.name: self.results.unseen_kl(row) for row in rows}, dtype=float)
 

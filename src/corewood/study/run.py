@@ -77,7 +77,9 @@ def chosen(plan: Plan, only: Sequence[str]) -> dict[str, Job]:
     for words in only:
         named = [job for job in plan.jobs.values() if words.lower() in job.title.lower()]
         if not named:
-            raise InputError(f"--only {words!r}: no job of {plan.spec.name} is called so; corewood plan --list names them all")
+            raise InputError(
+                f"--only {words!r}: no job of {plan.spec.name} is called so; corewood plan STUDY.yaml --list names them all"
+            )
         while named:
             job = named.pop()
             if job.key not in found:
@@ -124,14 +126,13 @@ def run_study(
     mine = chosen(plan, only)
     store.check_writable()
     states = state_of(plan, store)
-    for job in plan.jobs.values():
+    for job in mine.values():
         if states[job.key].startswith("damaged"):
             show.say(f"{job.title}: its stored result is {states[job.key]}; it is computed again")
             store.discard_damaged(job.kind, job.key, job.made_of)
     missing = [job for job in mine.values() if states[job.key] != "done"]
     show.planned(plan, len(mine), missing)
     store_data(plan, store, show)
-    left = {key: NOT_YET for key, state in states.items() if state != "done" and key not in mine}
     reasons: dict[str, str] = {}
     found: set[str] = set()  # what another run on this store did
 
@@ -157,6 +158,7 @@ def run_study(
 
     if missing:
         engine.run(missing, store, tell)
+    left = {} if len(mine) == len(plan.jobs) else {key: why for key, why in holes_of(plan, store).items() if key not in mine}
     return finish(plan, store, {**reasons, **left}, show, started, len(missing) - len({*reasons, *found}))
 
 
