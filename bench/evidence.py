@@ -145,7 +145,7 @@ def sizes(model: Subject, of: str) -> pd.DataFrame:
 
 
 def size(model: Subject) -> Found:
-    rows = sizes(model, LIST)
+    rows = some(sizes(model, LIST), f"effective_size of {LIST!r}")
     decides = rows[rows["decides"]]
     said = ", ".join(
         f"{row.checkpoint}: {100 * row.effective_size:.0f} %" + ("" if row.decides else " (decides nothing)")

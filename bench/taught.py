@@ -39,7 +39,7 @@ def rows_of(scores: pd.DataFrame) -> pd.DataFrame:
         for part in ("taught", "unseen"):
             right = mine[mine["part"] == part].groupby("gold")["value"].mean()  # every subcase has as many examples
             row |= {f"{part}, {gold}": f"{100 * value:.0f}" for gold, value in right.sort_index(ascending=False).items()}
-            row[f"{part}, d'"] = f"{norm.ppf(right.clip(0.001, 0.999)).sum():.2f}"
+            row[f"{part}, d'"] = f"{norm.ppf(right.clip(0.001, 0.999)).sum().round(2) + 0:.2f}"
         found.append(row)
     return pd.DataFrame(found)
 

@@ -214,7 +214,11 @@ def test_overlaps_are_those_of_two_tasks(lottery: ModuleType) -> None:
 
 @pytest.mark.parametrize(
     ("script", "reports", "rows"),  # claims x models or tasks, and what these say together
-    [("evidence", ["organism", "organism-gte"], 11 * 7), ("lottery", ["tickets-gte"], 8 * 3)],
+    [
+        ("evidence", ["organism", "organism-gte"], 11 * 7),
+        ("evidence", ["taught-gte"], 11 * 3),
+        ("lottery", ["tickets-gte"], 8 * 3),
+    ],
 )
 def test_the_page_says_what_the_tables_say(
     script: str,
@@ -224,7 +228,7 @@ def test_the_page_says_what_the_tables_say(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """docs/evidence-tables.md holds what the two scripts print of the tables in bench/results."""
+    """docs/evidence-tables.md holds what the scripts print of the tables in bench/results."""
     module = request.getfixturevalue(script)
     monkeypatch.setattr(sys, "argv", [script, *(str(BENCH / "results" / name) for name in reports)])
     module.decide()
@@ -264,12 +268,25 @@ def test_skills_come_before_answers(skills: ModuleType) -> None:
     assert (row["right before"], row["AUC before"], row["right then"], row["AUC then"]) == (0.1, 0.9, 0.8, 0.97)
 
 
-@pytest.mark.parametrize("report", ["organism", "organism-gte", "organism-shares"])
-def test_the_page_says_what_skills_are(
-    skills: ModuleType, report: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("script", "report", "rows"),  # three models of nine skills; two of five checkpoints and eight subnetworks
+    [
+        ("skills", "organism", 27),
+        ("skills", "organism-gte", 27),
+        ("skills", "organism-shares", 27),
+        ("taught", "taught-gte", 26),
+    ],
+)
+def test_the_page_says_what_is_told_apart(
+    script: str,
+    report: str,
+    rows: int,
+    claims: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["skills", str(BENCH / "results" / report)])
-    skills.main()
+    monkeypatch.setattr(sys, "argv", [script, str(BENCH / "results" / report)])
+    loaded(script).main()
     printed = capsys.readouterr().out
-    assert printed.count(" / ") >= 27  # three models of nine skills
+    assert printed.count("\n|") > rows
     assert printed in (BENCH.parent / "docs" / "evidence-tables.md").read_text(encoding="utf-8")
