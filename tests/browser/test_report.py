@@ -74,7 +74,7 @@ def test_every_chart_is_drawn_without_network_or_complaint(opened: tuple[Page, l
     assert requests == [f"file://{report / 'report.html'}"]
     assert console == []
     names = [p.stem for p in sorted((report / "figures").glob("*.svg"))]
-    assert page.locator(".chart").count() == len(names) == 22
+    assert page.locator(".chart").count() == len(names) == 23
     for name in names:
         chart = f"#chart-{name} svg.marks"
         marks = page.locator(", ".join(f"{chart} .mark-{kind} path" for kind in ("symbol", "rect", "line")))
