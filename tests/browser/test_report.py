@@ -125,7 +125,7 @@ def test_a_case_with_any_name_leaves_the_page_whole(browser: Browser, outcome: O
     (tmp_path / "report.html").write_text(report_page(tables, small.ABOUT, sections), encoding="utf-8")
     page, _, console = drawn(browser, tmp_path / "report.html")
     assert console == []
-    assert page.locator(".chart svg.marks").count() == 22
+    assert page.locator(".chart svg.marks").count() == 23
     assert page.locator("img").count() == 0
     assert "<!--<script>" in page.locator("#cases").inner_text()
     page.close()
