@@ -13,7 +13,7 @@
 | importance | by gold labels, on the texts of the searches: as many heads and as many MLPs as `auto` of that seed keeps |
 | random | as many heads and as many MLPs as `auto` of seed 0 keeps, drawn |
 
-Three columns of KL: texts held out of the search (as in the report), other training texts, and new texts, which the model was
+Three columns of KL: texts held out of the search (`held_kl`), other training texts, and new texts, which the model was
 not trained on. With --cases, masks of the generated task are also judged on its cases: how far do seeds of one kind of search
 lie apart on a case that the full model handles, and how many of these differences are more than chance? With --many, their KL
 is taken on so many other new texts, with its standard error: few texts hold most of a small KL. Of these texts 2,500 are run,

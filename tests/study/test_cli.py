@@ -340,7 +340,7 @@ def test_programs_get_one_object_a_line(
     assert result["event"] == "result"
     plan = events("plan", "study.yaml", "--json", "--set", "prune.l0.seeds=3")[-1]
     assert (plan["counts"], len(plan["jobs"])) == ({"done": 28, "missing": 8}, 36)
-    assert plan["seconds"] > plan["report_seconds"] > 0
+    assert plan["seconds"] >= plan["report_seconds"] > 0  # in tenths: the jobs of so small a model may take less
     wrong = events("plan", "study.yaml", "--json", "--set", "prune.l0.seeds=x")[-1]
     assert wrong["event"] == "error"
     assert "prune.l0.seeds: must be how many" in wrong["message"]
